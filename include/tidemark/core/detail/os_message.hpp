@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// The contract: say(text) writes one line, whole, to the standard error. It allocates nothing and cannot fail the caller.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+
+#include <tidemark/config/platform.hpp>
+
+#if TIDEMARK_HAS_POSIX()
+  #include <cerrno>
+  #include <unistd.h>
+#else
+  #include <cstdio>
+#endif
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+/// "tidemark: " and the parts, cut at 1,000 bytes.
+inline void say(std::string_view first, std::string_view second = {}, std::string_view third = {},
+                std::string_view fourth = {}) noexcept {
+  char line[1'024];
+  std::size_t used = 0;
+  for (const std::string_view part : {std::string_view("tidemark: "), first, second, third, fourth}) {
+    const std::size_t room = sizeof line - 1 - used;
+    const std::size_t n = part.size() < room ? part.size() : room;
+    if (n > 0) std::memcpy(line + used, part.data(), n);
+    used += n;
+  }
+  line[used++] = '\n';
+#if TIDEMARK_HAS_POSIX()
+  const int saved = errno;
+  // Nothing is left to tell a failure to.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, used);
+  errno = saved;
+#else
+  std::fwrite(line, 1, used, stderr);
+#endif
+}
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// The contract: what the core asks of the system about threads.
+//   yield_thread()            gives up this thread's turn
+//   thread_id()               the system's own number of this thread, 0 where there is none
+//   at_thread_exit            a value per thread, whose function runs when the thread ends, after its C++ thread-locals
+//   at_fork(...)              functions run before a fork, and after it in the parent and in the child
+// Every function: no allocation through malloc (but inside pthread, see set()), errno untouched; true is success.
+#pragma once
+
+#include <cstdint>
+
+#include <tidemark/config/platform.hpp>
+
+#if TIDEMARK_HAS_POSIX()
+  #include <limits.h>
+  #include <pthread.h>
+  #include <sched.h>
+  #include <unistd.h>
+  #if TIDEMARK_HAS_LINUX()
+    #include <sys/syscall.h>
+  #endif
+#endif
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+#if TIDEMARK_HAS_POSIX()
+
+inline void yield_thread() noexcept { sched_yield(); }
+
+inline std::uint64_t thread_id() noexcept {
+  #if TIDEMARK_HAS_LINUX()
+  return static_cast<std::uint64_t>(syscall(SYS_gettid));
+  #else
+  return reinterpret_cast<std::uint64_t>(pthread_self());
+  #endif
+}
+
+/// How often a thread's exit functions are called again while they leave a value behind.
+  #if defined(PTHREAD_DESTRUCTOR_ITERATIONS)
+inline constexpr int thread_exit_rounds = PTHREAD_DESTRUCTOR_ITERATIONS;
+  #else
+inline constexpr int thread_exit_rounds = 4;  // POSIX's least
+  #endif
+
+class at_thread_exit {
+ public:
+  bool create(void (*function)(void*)) noexcept { return pthread_key_create(&key_, function) == 0; }
+  /// May call malloc: glibc keeps the first 32 keys in the thread and allocates for later ones.
+  bool set(const void* value) noexcept { return pthread_setspecific(key_, value) == 0; }
+
+ private:
+  pthread_key_t key_ = 0;
+};
+
+inline bool at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) noexcept {
+  return pthread_atfork(before, in_parent, in_child) == 0;
+}
+
+#else
+
+inline void yield_thread() noexcept {}
+inline std::uint64_t thread_id() noexcept { return 0; }
+inline constexpr int thread_exit_rounds = 1;
+
+class at_thread_exit {
+ public:
+  bool create(void (*)(void*)) noexcept { return false; }
+  bool set(const void*) noexcept { return false; }
+};
+
+inline bool at_fork(void (*)(), void (*)(), void (*)()) noexcept { return true; }
+
+#endif
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: MIT
+// The hot process state: every thread's slot, the process account, whether a hook feeds them, and one table of leaked
+// registries. All mutable variables of the library are here, constant-initialised, so that they work before `main` and
+// after static destruction.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <string_view>
+
+#include <tidemark/config/config.hpp>
+#include <tidemark/config/platform.hpp>
+#include <tidemark/core/account.hpp>
+#include <tidemark/core/detail/arena.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
+#include <tidemark/core/detail/slot.hpp>
+#include <tidemark/core/reading.hpp>
+#include <tidemark/core/stamp.hpp>
+#include <tidemark/core/usage.hpp>
+
+namespace tidemark {
+inline namespace v0 {
+
+/// How the heap is seen.
+enum class hook_kind { none, global_new, malloc_family, sanitizer };
+
+namespace detail {
+
+/// What a hook header says of itself. Values are data, never types: options change no layout.
+struct hook_descriptor {
+  hook_kind kind;
+  std::int64_t settle_bytes;
+  const char* limits;                        // what this mode does not see; empty otherwise
+  bool (*sizes_in_chunk_words)() noexcept;  // whether glibc's bookkeeping word can be trusted; asked once
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark
+
+// Defined by a hook header, and only there: its address is null in a program without one.
+extern "C" TIDEMARK_EXPORT TIDEMARK_WEAK const tidemark::detail::hook_descriptor tidemark_hook;
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+
+// The thread's word: a slot's address, or one of these. Whatever is not a clean slot is not positive, so that the hot path
+// tests one sign.
+inline constexpr std::intptr_t word_none = 0;         // no event yet
+inline constexpr std::intptr_t word_being_born = -1;  // events go to the shared slot
+inline constexpr std::intptr_t word_gone = -2;        // the same, for the rest of the thread's life
+inline constexpr std::intptr_t word_passing = -3;     // the library asks the allocator something: events pass uncounted
+inline constexpr std::intptr_t word_flag = (std::numeric_limits<std::intptr_t>::min)();  // added to a slot with a gate
+
+struct delivery;  // core/sink: a call into a sink that this thread is inside
+
+/// Plain, constant-initialised, without a destructor: usable at any time of a thread's life.
+struct thread_local_state {
+  std::intptr_t word = word_none;
+  int quiet_depth = 0;
+  delivery* inside = nullptr;
+};
+
+TIDEMARK_EXPORT inline thread_local thread_local_state this_thread;
+
+/// When a registry is asked to keep its locks right across a fork.
+enum class fork_moment { before, after_in_parent, after_in_child };
+
+/// The process. Never destroyed.
+struct ledger_state {
+  arena memory;
+  shared_account process;
+  std::uint64_t secret = 0;
+  std::int64_t settle_bytes = 0;
+  bool ask_sizes = false;
+
+  std::atomic<int> phase{0};  // 0 untouched, 1 one thread prepares it, 2 ready
+  hook_kind hook = hook_kind::none;
+  const char* hook_reason = "";
+  std::atomic<bool> hook_seen{false};  // an event came through the hook's own functions
+
+  spin_lock slots_lock;                // the three lists below
+  std::atomic<slot*> slots{nullptr};   // every slot but `shared`, whether or not it has a thread
+  slot* free_slots = nullptr;
+  window_node* free_windows = nullptr;  // of the process account, linked by `older`
+  spin_lock table_lock;                // owner tables: growing one's own, reading another's
+  os::at_thread_exit thread_exit;
+
+  slot shared;  // of threads without a slot of their own
+  spin_lock shared_lock;
+  bool shared_in_use = false;
+
+  std::atomic<std::uint64_t> dropped_records{0};
+
+  struct registry_entry {
+    const void* key;
+    void* object;
+    void (*on_fork)(void* object, fork_moment);
+  };
+  static constexpr int registry_capacity = 16;
+  spin_lock registry_lock;
+  std::atomic<int> registry_count{0};
+  registry_entry registries[registry_capacity] = {};
+};
+
+TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline ledger_state ledger;
+
+// ---- slots ----
+
+[[nodiscard]] TIDEMARK_ALWAYS_INLINE bool is_slot(std::intptr_t word) noexcept {
+  return word > 0 || word < word_passing;
+}
+[[nodiscard]] TIDEMARK_ALWAYS_INLINE slot* slot_of(std::intptr_t word) noexcept {
+  return reinterpret_cast<slot*>(word & ~word_flag);
+}
+inline void publish_word(slot& s) noexcept {
+  this_thread.word = reinterpret_cast<std::intptr_t>(&s) | (s.gate != 0 ? word_flag : 0);
+}
+
+/// Runs `f(slot&)` on the slot of those who have none, one thread at a time. Everything settles at once there.
+template <class F>
+void on_shared_slot(F f) noexcept {
+  const spin_guard held(ledger.shared_lock);
+  if (!ledger.shared_in_use) {
+    ledger.shared.start(ledger.process, 0);
+    ledger.shared_in_use = true;
+  }
+  f(ledger.shared);
+}
+
+/// Every slot that ever had an event, the shared one included.
+template <class F>
+void for_each_slot(F f) noexcept {
+  for (slot* s = ledger.slots.load(std::memory_order_acquire); s != nullptr; s = s->next) f(*s);  // take_slot()
+  f(ledger.shared);
+}
+
+inline slot* take_slot() noexcept {
+  {
+    const spin_guard held(ledger.slots_lock);
+    if (slot* s = ledger.free_slots) {
+      ledger.free_slots = s->next_free;
+      return s;
+    }
+  }
+  void* pages = ledger.memory.map(sizeof(slot));
+  if (pages == nullptr) return nullptr;
+  slot* s = new (pages) slot;
+  const spin_guard held(ledger.slots_lock);
+  s->next = ledger.slots.load(std::memory_order_relaxed);
+  ledger.slots.store(s, std::memory_order_release);  // pairs with for_each_slot()
+  return s;
+}
+
+inline void free_slot(slot& s) noexcept {
+  s.forget_windows();
+  s.account.end();
+  s.has_thread = false;
+  const spin_guard held(ledger.slots_lock);
+  s.next_free = ledger.free_slots;
+  ledger.free_slots = &s;
+}
+
+// Runs when a thread ends, after its C++ thread-locals. It re-arms itself to the last round, since other keys' destructors
+// still allocate and free.
+inline void on_thread_exit(void* p) noexcept {
+  slot& s = *static_cast<slot*>(p);
+  if (++s.exit_rounds < os::thread_exit_rounds && ledger.thread_exit.set(&s)) return;
+  this_thread.word = word_gone;
+  free_slot(s);
+}
+
+// ---- fork ----
+
+inline void registries_on_fork(fork_moment moment) noexcept {
+  const int count = ledger.registry_count.load(std::memory_order_acquire);  // pairs with registry()
+  for (int i = 0; i < count; ++i) {
+    const auto& r = ledger.registries[moment == fork_moment::before ? count - 1 - i : i];
+    r.on_fork(r.object, moment);
+  }
+}
+
+inline void before_fork() noexcept {
+  ledger.registry_lock.lock();
+  registries_on_fork(fork_moment::before);
+  ledger.slots_lock.lock();
+  ledger.shared_lock.lock();
+  ledger.table_lock.lock();
+  ledger.process.lock();
+  ledger.memory.lock();
+}
+
+inline void unlock_after_fork() noexcept {
+  ledger.memory.unlock();
+  ledger.process.unlock();
+  ledger.table_lock.unlock();
+  ledger.shared_lock.unlock();
+  ledger.slots_lock.unlock();
+}
+
+inline void after_fork_in_parent() noexcept {
+  unlock_after_fork();
+  registries_on_fork(fork_moment::after_in_parent);
+  ledger.registry_lock.unlock();
+}
+
+// Only the forking thread lives on: the slots of the others are settled and wait for new threads.
+inline void after_fork_in_child() noexcept {
+  unlock_after_fork();
+  slot* mine = is_slot(this_thread.word) ? slot_of(this_thread.word) : nullptr;
+  for (slot* s = ledger.slots.load(std::memory_order_relaxed); s != nullptr; s = s->next) {  // the only thread
+    if (s != mine && s->has_thread) free_slot(*s);
+  }
+  if (mine != nullptr) mine->thread_id = os::thread_id();
+  registries_on_fork(fork_moment::after_in_child);
+  ledger.registry_lock.unlock();
+}
+
+// ---- birth ----
+
+// One escaped block must come through the hook: a tool that intercepts `operator new` leaves the hook linked and unused.
+inline void find_hook() noexcept {
+  if (&tidemark_hook == nullptr) {
+    ledger.hook_reason = "no heap hook: include <tidemark/hook/global_new.hpp> in exactly one .cpp file";
+    return;
+  }
+  this_thread.word = word_passing;
+  void* probe = ::operator new(1, std::nothrow);
+#if defined(__GNUC__)
+  asm volatile("" : "+r"(probe) : : "memory");  // without it the pair may be deleted
+#endif
+  ::operator delete(probe);
+  if (ledger.hook_seen.load(std::memory_order_relaxed)) {  // this thread wrote it
+    ledger.hook = tidemark_hook.kind;
+    ledger.hook_reason = tidemark_hook.limits;
+    ledger.ask_sizes = !tidemark_hook.sizes_in_chunk_words();
+  } else {
+    ledger.hook_reason =
+        "the heap hook is linked, but operator new does not reach it: a tool intercepts it "
+        "(for valgrind memcheck add --soname-synonyms=somalloc=nouserintercepts)";
+  }
+  this_thread.word = word_being_born;
+}
+
+TIDEMARK_COLD inline void prepare_ledger() noexcept {
+  int untouched = 0;
+  if (!ledger.phase.compare_exchange_strong(untouched, 1, std::memory_order_acquire)) {
+    while (ledger.phase.load(std::memory_order_acquire) != 2) os::yield_thread();  // pairs with the store below
+    return;
+  }
+  ledger.secret = os::random_word() | 1;
+  ledger.settle_bytes = &tidemark_hook == nullptr ? 0 : tidemark_hook.settle_bytes;
+  ledger.thread_exit.create([](void* p) { on_thread_exit(p); });
+  os::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+  find_hook();
+  ledger.phase.store(2, std::memory_order_release);  // pairs with the load above
+}
+
+/// Gives this thread a slot. Null where it cannot have one: its life is over, or there is no memory.
+TIDEMARK_COLD inline slot* begin_thread() noexcept {
+  if (this_thread.word != word_none) return nullptr;
+  const int saved = errno;
+  this_thread.word = word_being_born;
+  if (ledger.phase.load(std::memory_order_acquire) != 2) prepare_ledger();  // pairs with its last store
+  slot* s = take_slot();
+  if (s == nullptr) {
+    this_thread.word = word_none;
+  } else {
+    s->start(ledger.process, ledger.settle_bytes);
+    s->thread_id = os::thread_id();
+    s->has_thread = true;
+    s->gate = (ledger.ask_sizes ? gate_ask_sizes : 0U) | (this_thread.quiet_depth > 0 ? gate_quiet : 0U);
+    ledger.thread_exit.set(s);
+    publish_word(*s);
+  }
+  errno = saved;
+  return s;
+}
+
+/// This thread's slot, given to it now if need be; null as `begin_thread()` says.
+[[nodiscard]] inline slot* current_slot() noexcept {
+  const std::intptr_t word = this_thread.word;
+  return TIDEMARK_LIKELY(is_slot(word)) ? slot_of(word) : begin_thread();
+}
+
+// ---- windows of the process ----
+
+inline void settle_own() noexcept {
+  if (slot* s = current_slot()) s->account.settle();
+}
+
+/// Null: no memory. The node is the library's own, since a fork child reuses the stacks of threads that it does not have.
+[[nodiscard]] inline window_node* open_process_window() noexcept {
+  settle_own();
+  window_node* w = nullptr;
+  {
+    const spin_guard held(ledger.slots_lock);
+    w = ledger.free_windows;
+    if (w != nullptr) ledger.free_windows = w->older;
+  }
+  if (w == nullptr) {
+    void* piece = ledger.memory.allocate(sizeof(window_node));
+    if (piece == nullptr) return nullptr;
+    w = new (piece) window_node;
+  }
+  ledger.process.open(*w);
+  return w;
+}
+
+[[nodiscard]] inline window_usage read_process_window(const window_node& w) noexcept {
+  settle_own();
+  return ledger.process.read(w, ledger.settle_bytes);
+}
+
+inline window_usage close_process_window(window_node& w) noexcept {
+  settle_own();
+  const window_usage u = ledger.process.close(w, ledger.settle_bytes);
+  const spin_guard held(ledger.slots_lock);
+  w.older = ledger.free_windows;
+  ledger.free_windows = &w;
+  return u;
+}
+
+// ---- registries ----
+
+template <class T>
+TIDEMARK_EXPORT inline constexpr char registry_key = 0;
+
+template <class T>
+[[nodiscard]] T* find_registry() noexcept {
+  const int count = ledger.registry_count.load(std::memory_order_acquire);  // pairs with registry()
+  for (int i = 0; i < count; ++i) {
+    if (ledger.registries[i].key == &registry_key<T>) return static_cast<T*>(ledger.registries[i].object);
+  }
+  return nullptr;
+}
+
+/// The process's one `T`, made at its first use and leaked. Null: no memory for it.
+/// `T` has a member `on_fork(fork_moment)`, which takes its locks before a fork and gives them back after it.
+template <class T>
+[[nodiscard]] T* registry() noexcept {
+  if (T* found = find_registry<T>()) return found;
+  begin_thread();  // the fork handlers are in place before there is a lock to keep
+  const spin_guard held(ledger.registry_lock);
+  if (T* found = find_registry<T>()) return found;
+  const int count = ledger.registry_count.load(std::memory_order_relaxed);  // written under this lock only
+  void* piece = count < ledger_state::registry_capacity ? ledger.memory.allocate(sizeof(T)) : nullptr;
+  if (piece == nullptr) return nullptr;
+  T* made = new (piece) T;
+  ledger.registries[count] = {&registry_key<T>, made,
+                              [](void* p, fork_moment m) { static_cast<T*>(p)->on_fork(m); }};
+  ledger.registry_count.store(count + 1, std::memory_order_release);  // pairs with find_registry()
+  return made;
+}
+
+inline void drop_record() noexcept { ledger.dropped_records.fetch_add(1, std::memory_order_relaxed); }  // counter only
+
+}  // namespace detail
+
+/// Keeps the compiler from deleting an allocation that nothing else uses: the pointer could be read from here on.
+inline void escape(const void* p) noexcept {
+#if defined(__GNUC__)
+  asm volatile("" : : "g"(p) : "memory");
+#else
+  static const void* volatile seen;
+  seen = p;
+#endif
+}
+
+inline namespace TIDEMARK_TAG {
+
+/// How this program's heap is seen; `none` without a hook header, or where a tool keeps events from it.
+[[nodiscard]] inline hook_kind hook_state() noexcept {
+#if TIDEMARK_OPT_DISABLE
+  return hook_kind::none;
+#else
+  static_cast<void>(detail::current_slot());
+  return detail::ledger.hook;
+#endif
+}
+
+/// Why there is no hook, or what this one does not see; empty otherwise.
+[[nodiscard]] inline std::string_view hook_reason() noexcept {
+#if TIDEMARK_OPT_DISABLE
+  return "disabled";
+#else
+  static_cast<void>(detail::current_slot());
+  return detail::ledger.hook_reason;
+#endif
+}
+
+/// What this thread allocated and freed since it began. A block freed by another thread lowers that thread's account.
+/// Absent without a hook.
+[[nodiscard]] inline reading<usage> thread_usage() {
+#if TIDEMARK_OPT_DISABLE
+  return reading<usage>::absent("disabled");
+#else
+  detail::slot* s = detail::current_slot();
+  if (detail::ledger.hook == hook_kind::none) return reading<usage>::absent_because(detail::ledger.hook_reason);
+  if (s == nullptr) return reading<usage>::absent("this thread has no account: it is ending, or memory ran out");
+  return s->account.lifetime();
+#endif
+}
+
+/// What the whole process allocated and freed since it began, as far as the hook sees it. Absent without a hook.
+[[nodiscard]] inline reading<usage> process_usage() {
+#if TIDEMARK_OPT_DISABLE
+  return reading<usage>::absent("disabled");
+#else
+  detail::settle_own();
+  if (detail::ledger.hook == hook_kind::none) return reading<usage>::absent_because(detail::ledger.hook_reason);
+  return detail::ledger.process.lifetime(detail::ledger.settle_bytes);
+#endif
+}
+
+/// The peak of `process_usage()` starts again at the live bytes. No window of any scope changes.
+inline void reset_process_peak() noexcept {
+#if !TIDEMARK_OPT_DISABLE
+  detail::settle_own();
+  detail::ledger.process.reset_peak();
+#endif
+}
+
+}  // namespace TIDEMARK_TAG
+
+/// What the library itself takes, and what it could not do.
+struct self_report {
+  std::uint64_t own_bytes = 0;        ///< its pages, its static state and live blocks allocated inside `quiet`
+  std::uint64_t stamp_bytes = 0;      ///< 16 for each live block that the hook has seen
+  std::uint64_t dropped_records = 0;  ///< records that a sink, or the memory for them, refused
+  std::uint64_t foreign_frees = 0;    ///< frees of blocks that never passed the hook
+  std::uint64_t events = 0;           ///< allocations and deallocations counted
+};
+
+/// Threads: any. The sums of other threads' events are as fresh as their last event.
+[[nodiscard]] inline self_report self() noexcept {
+  using detail::ledger;
+  self_report r;
+  std::int64_t quiet_bytes = 0;
+  std::int64_t blocks = 0;
+  detail::for_each_slot([&](detail::slot& s) {
+    const detail::event_totals t = s.account.totals();
+    r.events += t.allocations + t.deallocations;
+    r.foreign_frees += s.foreign_frees.load();
+    quiet_bytes += s.quiet_bytes.load();
+    blocks += s.quiet_blocks.load() + static_cast<std::int64_t>(t.allocations - t.deallocations);
+  });
+  // A block freed between the reads of two slots may show as less than none.
+  if (quiet_bytes < 0) quiet_bytes = 0;
+  if (blocks < 0) blocks = 0;
+  r.own_bytes = ledger.memory.mapped_bytes() + sizeof ledger + static_cast<std::uint64_t>(quiet_bytes);
+  r.stamp_bytes = static_cast<std::uint64_t>(blocks) * detail::stamp_bytes;
+  r.dropped_records = ledger.dropped_records.load(std::memory_order_relaxed);  // counter only
+  return r;
+}
+
+}  // namespace v0
+}  // namespace tidemark

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// The tree of scope paths, and how many bytes each still owns. A path is known by the names from the outermost scope to
+// the innermost; its number travels in the stamp of every block allocated while it was the innermost open one.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tidemark/core/detail/hash_index.hpp>
+#include <tidemark/core/detail/names.hpp>
+#include <tidemark/core/detail/slot.hpp>
+#include <tidemark/core/ledger.hpp>
+#include <tidemark/core/reading.hpp>
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+
+/// One scope path. Never freed.
+struct path_node {
+  std::uint64_t hash = 0;
+  const path_node* parent = nullptr;  // null: an outermost scope
+  std::string_view name;              // interned
+  std::uint32_t id = root_path_id;
+  std::atomic<const path_node*> first_child{nullptr};
+  const path_node* next_sibling = nullptr;
+};
+
+/// The longest name that is kept whole. Units: bytes.
+inline constexpr std::size_t name_limit = 255;
+
+/// A name within `name_limit`: a longer one ends in an ellipsis and is never cut inside a UTF-8 character.
+class short_name {
+ public:
+  explicit short_name(std::string_view name) noexcept : view_(name) {
+    constexpr std::string_view ellipsis = "\xE2\x80\xA6";
+    if (TIDEMARK_LIKELY(name.size() <= name_limit)) return;
+    std::size_t keep = name_limit - ellipsis.size();
+    // Up to three continuation bytes back; more of them are no UTF-8, and any cut is as good.
+    for (int back = 0; back < 3 && (static_cast<unsigned char>(name[keep]) & 0xC0U) == 0x80; ++back) --keep;
+    std::memcpy(buffer_, name.data(), keep);
+    std::memcpy(buffer_ + keep, ellipsis.data(), ellipsis.size());
+    view_ = std::string_view(buffer_, keep + ellipsis.size());
+  }
+  [[nodiscard]] std::string_view view() const noexcept { return view_; }
+
+ private:
+  std::string_view view_;
+  char buffer_[name_limit];
+};
+
+/// Registry of the scope paths.
+class path_tree {
+ public:
+  path_tree() noexcept {
+    other_.id = other_path_id;
+    other_.name = "(other)";
+  }
+
+  /// The path of a scope called `name` inside `parent`. Beyond 65,536 paths, or without memory, "(other)".
+  /// Cost: one lookup once it is known, without a lock and without a write.
+  [[nodiscard]] const path_node* child(const path_node* parent, std::string_view name) noexcept {
+    const short_name shortened(name);
+    name = shortened.view();
+    const std::uint64_t hash = hash_text(name, reinterpret_cast<std::uintptr_t>(parent));
+    const auto matches = [=](const path_node& n) { return n.parent == parent && n.name == name; };
+    if (const path_node* known = index_.find(hash, matches)) return known;
+    const spin_guard held(lock_);
+    if (const path_node* known = index_.find(hash, matches)) return known;
+    return add(parent, name, hash);
+  }
+
+  /// How many times a new path found no room.
+  [[nodiscard]] std::uint64_t overflows() const noexcept {
+    return overflows_.load(std::memory_order_relaxed);  // counter only
+  }
+
+  void on_fork(fork_moment moment) noexcept { moment == fork_moment::before ? lock_.lock() : lock_.unlock(); }
+
+ private:
+  const path_node* add(const path_node* parent, std::string_view name, std::uint64_t hash) noexcept {
+    void* piece = next_id_ < path_capacity ? ledger.memory.allocate(sizeof(path_node)) : nullptr;
+    auto* node = piece == nullptr ? nullptr : new (piece) path_node;
+    if (node != nullptr) {
+      node->hash = hash;
+      node->parent = parent;
+      node->name = intern(name);
+      node->id = next_id_;
+    }
+    if (node == nullptr || !index_.insert(*node, ledger.memory)) {
+      overflows_.fetch_add(1, std::memory_order_relaxed);  // counter only
+      return &other_;
+    }
+    ++next_id_;
+    if (parent != nullptr) {
+      auto& children = const_cast<path_node*>(parent)->first_child;
+      node->next_sibling = children.load(std::memory_order_relaxed);  // written under this lock only
+      children.store(node, std::memory_order_release);                // pairs with owned_bytes()
+    }
+    return node;
+  }
+
+  spin_lock lock_;
+  hash_index<path_node> index_;
+  std::uint32_t next_id_ = other_path_id + 1;
+  std::atomic<std::uint64_t> overflows_{0};
+  path_node other_;
+};
+
+/// "train step/forward": the names from the outermost scope in, with '/' inside a name as %2F and '%' as %25.
+/// Throws: `std::bad_alloc`.
+[[nodiscard]] inline std::string path_text(const path_node* innermost) {
+  std::string text;
+  // Built from its end, without recursion: a path is as deep as the program's own recursion was.
+  for (const path_node* node = innermost; node != nullptr; node = node->parent) {
+    for (std::size_t i = node->name.size(); i-- > 0;) {
+      const char c = node->name[i];
+      if (c == '/') {
+        text += "F2%";
+      } else if (c == '%') {
+        text += "52%";
+      } else {
+        text += c;
+      }
+    }
+    if (node->parent != nullptr) text += '/';
+  }
+  for (std::size_t i = 0, j = text.size(); i + 1 < j; ++i, --j) std::swap(text[i], text[j - 1]);
+  return text;
+}
+
+/// The bytes of live blocks that were allocated in this path or in one below it, over all its calls so far.
+/// Cost: one addition per path and slot.
+[[nodiscard]] inline std::int64_t owned_bytes(const path_node& top) noexcept {
+  std::int64_t sum = 0;
+  const path_node* node = &top;
+  for (;;) {
+    {
+      const spin_guard held(ledger.table_lock);
+      for_each_slot([&](const slot& s) {
+        if (node->id < s.owned_capacity) sum += s.owned[node->id].load();
+      });
+    }
+    if (const path_node* child = node->first_child.load(std::memory_order_acquire)) {  // pairs with add()
+      node = child;
+      continue;
+    }
+    while (node != &top && node->next_sibling == nullptr) node = node->parent;
+    if (node == &top) return sum;
+    node = node->next_sibling;
+  }
+}
+
+/// The same for a record.
+[[nodiscard]] inline reading<std::int64_t> owned_reading(const path_node* path) noexcept {
+  using result = reading<std::int64_t>;
+  if (ledger.hook == hook_kind::none) return result::absent_because(ledger.hook_reason);
+  if (path == nullptr) return result::absent("no memory for the scope's path");
+  return owned_bytes(*path);
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// What threads share: a spin lock that a hook may take, and a counter with one writer. Neither allocates, and neither
+// needs a constructor or a destructor to run.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+
+/// Held for a few dozen instructions at a time. A waiter spins briefly, then gives up its turn to the holder.
+class spin_lock {
+ public:
+  void lock() noexcept {
+    for (int spins = 0; held_.exchange(true, std::memory_order_acquire); ++spins) {  // pairs with unlock()
+      if (spins >= 100) os::yield_thread();
+    }
+  }
+  void unlock() noexcept { held_.store(false, std::memory_order_release); }  // pairs with lock()
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
+class [[nodiscard]] spin_guard {
+ public:
+  explicit spin_guard(spin_lock& lock) noexcept : lock_(lock) { lock_.lock(); }
+  ~spin_guard() { lock_.unlock(); }
+  spin_guard(const spin_guard&) = delete;
+  spin_guard& operator=(const spin_guard&) = delete;
+
+ private:
+  spin_lock& lock_;
+};
+
+/// A number that one thread at a time changes and any thread may read: no locked instruction, no torn value.
+/// Every shared access is relaxed (counter only): a reader orders itself by other means where it must.
+template <class T>
+class single_writer {
+  static_assert(sizeof(T) == 8, "a single 64-bit access");
+
+ public:
+  constexpr single_writer() noexcept = default;
+
+#if defined(__GNUC__)
+  // The builtins let the writer read its own value as an operand of the next instruction; std::atomic does not.
+  [[nodiscard]] TIDEMARK_ALWAYS_INLINE T load() const noexcept { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
+  [[nodiscard]] TIDEMARK_ALWAYS_INLINE T own() const noexcept { return value_; }
+  TIDEMARK_ALWAYS_INLINE void store(T value) noexcept { __atomic_store_n(&value_, value, __ATOMIC_RELAXED); }
+#else
+  [[nodiscard]] T load() const noexcept { return value_.load(std::memory_order_relaxed); }
+  /// What the writing thread reads.
+  [[nodiscard]] T own() const noexcept { return load(); }
+  void store(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
+#endif
+
+  TIDEMARK_ALWAYS_INLINE void add(T n) noexcept {
+#if TIDEMARK_HAS_ADD_TO_MEMORY()
+    asm("addq %1, %0" : "+m"(value_) : "er"(n) : "cc");
+#else
+    store(own() + n);
+#endif
+  }
+  TIDEMARK_ALWAYS_INLINE void subtract(T n) noexcept {
+#if TIDEMARK_HAS_ADD_TO_MEMORY()
+    asm("subq %1, %0" : "+m"(value_) : "er"(n) : "cc");
+#else
+    store(own() - n);
+#endif
+  }
+
+ private:
+#if defined(__GNUC__)
+  alignas(8) T value_ = 0;
+#else
+  std::atomic<T> value_{0};
+#endif
+};
+
+using counter = single_writer<std::uint64_t>;
+using balance = single_writer<std::int64_t>;
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark

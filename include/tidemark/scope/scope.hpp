@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// A scope: from its construction to its end it measures what its meters see, names the owner of what is allocated
+// meanwhile, and leaves one record for the attached sinks.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include <tidemark/config/config.hpp>
+#include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/names.hpp>
+#include <tidemark/core/detail/os_clock.hpp>
+#include <tidemark/core/gate.hpp>
+#include <tidemark/core/location.hpp>
+#include <tidemark/core/record.hpp>
+#include <tidemark/core/sink.hpp>
+#include <tidemark/scope/detail/frame.hpp>
+#include <tidemark/scope/detail/windows.hpp>
+#include <tidemark/scope/meter.hpp>
+
+namespace tidemark {
+inline namespace v0 {
+inline namespace TIDEMARK_TAG {
+
+/// A window in time with a name, over any meters. Neither copied nor moved: `std::optional`, lists and `std::unique_ptr`
+/// hold it. Scopes may end in any order and on any thread.
+/// Allocates: nothing while no sink is attached, but for the first use of a name. Cost: bench/README.md.
+template <class... Meters>
+class basic_scope {
+  using windows = detail::meter_windows<Meters...>;
+  using first_meter = std::tuple_element_t<0, std::tuple<Meters...>>;
+
+ public:
+  explicit basic_scope(std::string_view name, location where = location::current()) noexcept : where_(where) {
+#if TIDEMARK_OPT_DISABLE
+    static_cast<void>(name);
+#else
+    frame_.enter(name);
+    exceptions_at_entry_ = std::uncaught_exceptions();
+    start_ns_ = detail::os::steady_ns();
+    windows_.open();
+#endif
+    is_open_ = true;
+  }
+
+  basic_scope(const basic_scope&) = delete;
+  basic_scope& operator=(const basic_scope&) = delete;
+
+  ~basic_scope() {
+    if (is_open_ && detail::has_sinks()) {
+      detail::contain_exceptions([this] { end(); }, [](const char*) { detail::drop_record(); });
+    }
+    windows_.drop();
+    frame_.leave();
+  }
+
+  /// Ends the scope now, delivers its record to the sinks, and returns it.
+  /// Throws: `std::logic_error` the second time; `std::bad_alloc`, after which the scope has ended without a record.
+  scope_record close() {
+    if (!is_open_) detail::raise_logic_error("tidemark: this scope is closed already");
+    return end();
+  }
+
+  /// What the first meter has seen so far. Threads: the one that opened the scope.
+  [[nodiscard]] reading<window_usage> usage() const { return usage<first_meter>(); }
+
+  /// The same for a meter of this scope.
+  template <class Meter>
+  [[nodiscard]] reading<window_usage> usage() const {
+    return windows_.template read<Meter>();
+  }
+
+ private:
+  // The meters close first and the path last, so that the scope's own work is in none of them.
+  scope_record end() {
+    is_open_ = false;
+    typename windows::readings readings = windows_.close();
+    scope_record record;
+    record.where = where_;
+#if TIDEMARK_OPT_DISABLE
+    record.owned_bytes = reading<std::int64_t>::absent("disabled");
+#else
+    const std::int64_t end_ns = detail::os::steady_ns();
+    frame_.leave();
+    const quiet hidden;
+    frame_.describe(record);
+    record.start_ns = start_ns_;
+    record.duration_ns = end_ns - start_ns_;
+    record.left_by_exception = std::uncaught_exceptions() > exceptions_at_entry_;
+#endif
+    record.meters.reserve(sizeof...(Meters));
+    const auto add = [&record](auto&... r) {
+      (record.meters.push_back({detail::intern(Meters::name), std::move(r)}), ...);
+    };
+    std::apply(add, readings);
+#if !TIDEMARK_OPT_DISABLE
+    detail::deliver(&sink::on_scope, record);
+#endif
+    return record;
+  }
+
+  detail::frame frame_;
+  location where_;
+  std::int64_t start_ns_ = 0;
+  int exceptions_at_entry_ = 0;
+  bool is_open_ = false;
+  windows windows_;
+};
+
+/// What this thread allocates.
+using scope = basic_scope<meter::thread_heap>;
+
+/// What the whole process allocates.
+using process_scope = basic_scope<meter::process_heap>;
+
+}  // namespace TIDEMARK_TAG
+}  // namespace v0
+}  // namespace tidemark
+
+#define TIDEMARK_DETAIL_JOIN_AGAIN(a, b) a##b
+#define TIDEMARK_DETAIL_JOIN(a, b) TIDEMARK_DETAIL_JOIN_AGAIN(a, b)
+
+/// A `tidemark::scope` to the end of the block.
+#define TIDEMARK_SCOPE(name) \
+  const ::tidemark::scope TIDEMARK_DETAIL_JOIN(tidemark_scope_, __LINE__) { name }
+
+/// The same, named after the function.
+#define TIDEMARK_FUNCTION() TIDEMARK_SCOPE(static_cast<const char*>(__func__))
