@@ -150,12 +150,16 @@ class thread_account {
   /// Closes windows in any order. Cost: one step per window opened after it and still open.
   window_usage close(window_node& w) noexcept {
     const window_usage u = read(w);
-    if (w.older != nullptr) {
-      raise_to(w.older->peak, u.peak_bytes);
-      raise_to(w.older->largest, u.largest_bytes);
-    }
-    windows_.remove(w);
+    w.peak = u.peak_bytes;
+    w.largest = u.largest_bytes;
+    hand_down(w);
     return u;
+  }
+
+  /// Closes a window that nobody reads. The one below takes its marks; those above keep theirs, and hand them down in turn.
+  void drop(window_node& w) noexcept {
+    checkpoint();
+    hand_down(w);
   }
 
   /// The window so far.
@@ -190,6 +194,14 @@ class thread_account {
 
  private:
   friend class shared_account;
+
+  void hand_down(window_node& w) noexcept {
+    if (w.older != nullptr) {
+      raise_to(w.older->peak, w.peak);
+      raise_to(w.older->largest, w.largest);
+    }
+    windows_.remove(w);
+  }
 
   // What `high_` and `largest_` knew goes to the innermost window, and is kept for the next settle.
   void checkpoint() noexcept {

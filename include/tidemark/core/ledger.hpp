@@ -71,6 +71,22 @@ TIDEMARK_EXPORT inline thread_local thread_local_state this_thread;
 /// When a registry is asked to keep its locks right across a fork.
 enum class fork_moment { before, after_in_parent, after_in_child };
 
+/// A spin lock that is right in a fork child: a fork waits for its holder. Nothing else is locked while one is held.
+/// For objects that come and go; registries keep their own.
+class leaf_lock : public spin_lock {
+ public:
+  leaf_lock() noexcept;
+  ~leaf_lock();
+  leaf_lock(const leaf_lock&) = delete;
+  leaf_lock& operator=(const leaf_lock&) = delete;
+
+ private:
+  friend void lock_leaves() noexcept;
+  friend void unlock_leaves() noexcept;
+  leaf_lock* older_ = nullptr;
+  leaf_lock* newer_ = nullptr;
+};
+
 /// The process. Never destroyed.
 struct ledger_state {
   arena memory;
@@ -106,6 +122,7 @@ struct ledger_state {
   spin_lock registry_lock;
   std::atomic<int> registry_count{0};
   registry_entry registries[registry_capacity] = {};
+  leaf_lock* newest_leaf = nullptr;  // under `registry_lock`
 };
 
 TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline ledger_state ledger;
@@ -158,7 +175,7 @@ inline slot* take_slot() noexcept {
 }
 
 inline void free_slot(slot& s) noexcept {
-  s.forget_windows();
+  s.forget_nodes();
   s.account.end();
   s.has_thread = false;
   const spin_guard held(ledger.slots_lock);
@@ -177,6 +194,13 @@ inline void on_thread_exit(void* p) noexcept {
 
 // ---- fork ----
 
+inline void lock_leaves() noexcept {
+  for (leaf_lock* l = ledger.newest_leaf; l != nullptr; l = l->older_) l->lock();
+}
+inline void unlock_leaves() noexcept {
+  for (leaf_lock* l = ledger.newest_leaf; l != nullptr; l = l->older_) l->unlock();
+}
+
 inline void registries_on_fork(fork_moment moment) noexcept {
   const int count = ledger.registry_count.load(std::memory_order_acquire);  // pairs with registry()
   for (int i = 0; i < count; ++i) {
@@ -187,6 +211,7 @@ inline void registries_on_fork(fork_moment moment) noexcept {
 
 inline void before_fork() noexcept {
   ledger.registry_lock.lock();
+  lock_leaves();
   registries_on_fork(fork_moment::before);
   ledger.slots_lock.lock();
   ledger.shared_lock.lock();
@@ -206,6 +231,7 @@ inline void unlock_after_fork() noexcept {
 inline void after_fork_in_parent() noexcept {
   unlock_after_fork();
   registries_on_fork(fork_moment::after_in_parent);
+  unlock_leaves();
   ledger.registry_lock.unlock();
 }
 
@@ -218,6 +244,7 @@ inline void after_fork_in_child() noexcept {
   }
   if (mine != nullptr) mine->thread_id = os::thread_id();
   registries_on_fork(fork_moment::after_in_child);
+  unlock_leaves();
   ledger.registry_lock.unlock();
 }
 
@@ -356,6 +383,20 @@ template <class T>
                               [](void* p, fork_moment m) { static_cast<T*>(p)->on_fork(m); }};
   ledger.registry_count.store(count + 1, std::memory_order_release);  // pairs with find_registry()
   return made;
+}
+
+inline leaf_lock::leaf_lock() noexcept {
+  begin_thread();  // the fork handlers are in place
+  const spin_guard held(ledger.registry_lock);
+  older_ = ledger.newest_leaf;
+  if (older_ != nullptr) older_->newer_ = this;
+  ledger.newest_leaf = this;
+}
+
+inline leaf_lock::~leaf_lock() {
+  const spin_guard held(ledger.registry_lock);
+  (newer_ != nullptr ? newer_->older_ : ledger.newest_leaf) = older_;
+  if (older_ != nullptr) older_->newer_ = newer_;
 }
 
 inline void drop_record() noexcept { ledger.dropped_records.fetch_add(1, std::memory_order_relaxed); }  // counter only

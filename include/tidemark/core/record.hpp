@@ -18,6 +18,7 @@ inline namespace v0 {
 struct meter_reading {
   std::string_view meter;  ///< its name, kept for ever
   reading<window_usage> usage;
+  std::string_view unit = "bytes";  ///< what `usage` counts
 };
 
 /// One scope, from its opening to its end.

@@ -48,10 +48,9 @@ template <class... Meters, class F, class... Args>
     return measure<meter::thread_heap>(std::forward<F>(f), std::forward<Args>(args)...);
   } else {
     using result = std::invoke_result_t<F, Args...>;
-    detail::meter_windows<Meters...> windows;
     const std::int64_t start_ns = detail::os::steady_ns();
     const auto elapsed = [start_ns] { return detail::os::steady_ns() - start_ns; };
-    windows.open();
+    detail::meter_windows<Meters...> windows;
     if constexpr (std::is_void_v<result>) {
       std::forward<F>(f)(std::forward<Args>(args)...);
       return measurement<void, Meters...>{windows.close(), elapsed()};

@@ -37,26 +37,29 @@ struct thread_heap {
    public:
     window() noexcept {
 #if !TIDEMARK_OPT_DISABLE
-      if (hook_state() != hook_kind::none) handle_ = detail::open_thread_window();
+      detail::slot* s = detail::current_slot();
+      if (s == nullptr || detail::ledger.hook == hook_kind::none) return;
+      s->sweep_abandoned();
+      handle_ = detail::handle_of(*s, s->open_window(detail::ledger.memory));
 #endif
     }
     window(const window&) = delete;
     window& operator=(const window&) = delete;
-    ~window() { forget(); }
+    ~window() { detail::drop(handle_); }
 
     [[nodiscard]] reading<window_usage> usage() const {
       if (!detail::is_own(handle_)) return reason();
-      return handle_.home->account.read(*handle_.window);
+      return handle_.home->account.read(*handle_.node);
     }
 
     reading<window_usage> close() noexcept {
       if (!detail::is_own(handle_)) {
         const reading<window_usage> why = reason();
-        forget();
+        detail::drop(handle_);
         return why;
       }
       handle_.home->sweep_abandoned();
-      const window_usage u = handle_.home->close_window(*handle_.window);
+      const window_usage u = handle_.home->close_window(*handle_.node);
       handle_.home = nullptr;
       return u;
     }
@@ -75,18 +78,7 @@ struct thread_heap {
 #endif
     }
 
-    void forget() noexcept {
-      if (handle_.home == nullptr) return;
-      if (detail::is_own(handle_)) {
-        handle_.home->sweep_abandoned();
-        handle_.home->close_window(*handle_.window);
-      } else {
-        detail::slot::abandon(handle_);
-      }
-      handle_.home = nullptr;
-    }
-
-    detail::window_handle handle_;
+    detail::slot_handle<detail::thread_window> handle_;
   };
 };
 

@@ -34,17 +34,8 @@ class basic_scope {
   using first_meter = std::tuple_element_t<0, std::tuple<Meters...>>;
 
  public:
-  explicit basic_scope(std::string_view name, location where = location::current()) noexcept : where_(where) {
-#if TIDEMARK_OPT_DISABLE
-    static_cast<void>(name);
-#else
-    frame_.enter(name);
-    exceptions_at_entry_ = std::uncaught_exceptions();
-    start_ns_ = detail::os::steady_ns();
-    windows_.open();
-#endif
-    is_open_ = true;
-  }
+  explicit basic_scope(std::string_view name, location where = location::current()) noexcept
+      : where_(where), start_(name) {}
 
   basic_scope(const basic_scope&) = delete;
   basic_scope& operator=(const basic_scope&) = delete;
@@ -54,7 +45,7 @@ class basic_scope {
       detail::contain_exceptions([this] { end(); }, [](const char*) { detail::drop_record(); });
     }
     windows_.drop();
-    frame_.leave();
+    start_.place.leave();
   }
 
   /// Ends the scope now, delivers its record to the sinks, and returns it.
@@ -84,16 +75,16 @@ class basic_scope {
     record.owned_bytes = reading<std::int64_t>::absent("disabled");
 #else
     const std::int64_t end_ns = detail::os::steady_ns();
-    frame_.leave();
+    start_.place.leave();
     const quiet hidden;
-    frame_.describe(record);
-    record.start_ns = start_ns_;
-    record.duration_ns = end_ns - start_ns_;
-    record.left_by_exception = std::uncaught_exceptions() > exceptions_at_entry_;
+    start_.place.describe(record);
+    record.start_ns = start_.ns;
+    record.duration_ns = end_ns - start_.ns;
+    record.left_by_exception = std::uncaught_exceptions() > start_.exceptions;
 #endif
     record.meters.reserve(sizeof...(Meters));
     const auto add = [&record](auto&... r) {
-      (record.meters.push_back({detail::intern(Meters::name), std::move(r)}), ...);
+      (record.meters.push_back({detail::intern(Meters::name), std::move(r), detail::intern(Meters::unit)}), ...);
     };
     std::apply(add, readings);
 #if !TIDEMARK_OPT_DISABLE
@@ -102,12 +93,26 @@ class basic_scope {
     return record;
   }
 
-  detail::frame frame_;
+  struct start {
+    detail::frame place;
+    std::int64_t ns = 0;
+    int exceptions = 0;
+
+    explicit start(std::string_view name) noexcept {
+#if TIDEMARK_OPT_DISABLE
+      static_cast<void>(name);
+#else
+      place.enter(name);
+      exceptions = std::uncaught_exceptions();
+      ns = detail::os::steady_ns();
+#endif
+    }
+  };
+
   location where_;
-  std::int64_t start_ns_ = 0;
-  int exceptions_at_entry_ = 0;
-  bool is_open_ = false;
-  windows windows_;
+  bool is_open_ = true;
+  start start_;
+  windows windows_;  // opens last
 };
 
 /// What this thread allocates.

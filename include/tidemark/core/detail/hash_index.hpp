@@ -15,21 +15,38 @@ namespace tidemark {
 inline namespace v0 {
 namespace detail {
 
-/// 64 bits of a text. Cost: about 4 instructions per 8 bytes.
+/// 64 bits of a text. Cost: about 6 instructions per 8 bytes.
 [[nodiscard]] inline std::uint64_t hash_text(std::string_view text, std::uint64_t seed) noexcept {
   constexpr std::uint64_t factor = 0x9e37'79b9'7f4a'7c15U;
-  std::uint64_t h = seed ^ text.size() * factor;
   const char* at = text.data();
-  std::size_t left = text.size();
-  for (; left >= 8; at += 8, left -= 8) {
+  const std::size_t size = text.size();
+  const auto word_at = [](const char* from) {
     std::uint64_t word = 0;
-    std::memcpy(&word, at, 8);
-    h = (h ^ word) * factor;
+    std::memcpy(&word, from, sizeof word);
+    return word;
+  };
+  const auto half_at = [](const char* from) -> std::uint64_t {
+    std::uint32_t half = 0;
+    std::memcpy(&half, from, sizeof half);
+    return half;
+  };
+  std::uint64_t h = (seed ^ size) * factor;
+  for (std::size_t i = 8; i < size; i += 8, at += 8) {
+    h = (h ^ word_at(at)) * factor;
     h ^= h >> 32;
   }
-  std::uint64_t word = 0;
-  for (; left > 0; --left) word = word << 8 | static_cast<unsigned char>(at[left - 1]);
-  h = (h ^ word) * factor;
+  // The last 1 to 8 bytes, in loads that may overlap what is hashed already.
+  std::uint64_t last = 0;
+  if (size >= 8) {
+    last = word_at(text.data() + size - 8);
+  } else if (size >= 4) {
+    last = half_at(at) << 32 | half_at(at + size - 4);
+  } else if (size > 0) {
+    last = static_cast<std::uint64_t>(static_cast<unsigned char>(at[0])) << 16 |
+           static_cast<std::uint64_t>(static_cast<unsigned char>(at[size / 2])) << 8 |
+           static_cast<unsigned char>(at[size - 1]);
+  }
+  h = (h ^ last) * factor;
   return h ^ h >> 32;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The contract: what the core asks of the system about threads.
 //   yield_thread()            gives up this thread's turn
-//   thread_id()               the system's own number of this thread, 0 where there is none
+//   thread_id(), process_id() the system's own numbers, 0 where there are none
 //   at_thread_exit            a value per thread, whose function runs when the thread ends, after its C++ thread-locals
 //   at_fork(...)              functions run before a fork, and after it in the parent and in the child
 // Every function: no allocation through malloc (but inside pthread, see set()), errno untouched; true is success.
@@ -38,6 +38,8 @@ inline std::uint64_t thread_id() noexcept {
   #endif
 }
 
+inline std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(getpid()); }
+
 /// How often a thread's exit functions are called again while they leave a value behind.
   #if defined(PTHREAD_DESTRUCTOR_ITERATIONS)
 inline constexpr int thread_exit_rounds = PTHREAD_DESTRUCTOR_ITERATIONS;
@@ -63,6 +65,7 @@ inline bool at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) n
 
 inline void yield_thread() noexcept {}
 inline std::uint64_t thread_id() noexcept { return 0; }
+inline std::uint64_t process_id() noexcept { return 0; }
 inline constexpr int thread_exit_rounds = 1;
 
 class at_thread_exit {

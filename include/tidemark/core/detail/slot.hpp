@@ -28,25 +28,73 @@ enum gate_flag : std::uint32_t {
   gate_ask_sizes = 2,  // the allocator's bookkeeping word cannot be read
 };
 
-/// A window of one thread, with a scope path where a scope opened it.
-struct thread_window : window_node {
+struct slot;
+
+/// A thing of one thread that another thread's object may still name: a window, a frame. Its memory is never given back.
+struct slot_node {
   // 4 * generation + one of the three below. A close elsewhere may only move open to abandoned.
   static constexpr std::uint64_t closed = 0, open = 1, abandoned = 2, step = 4;
 
   std::atomic<std::uint64_t> state{closed};
+  slot_node* next_free = nullptr;
+
+  // Relaxed where the node's own thread reads or writes: what hands a handle to another thread orders that.
+  void begin() noexcept { state.store(state.load(std::memory_order_relaxed) | open, std::memory_order_relaxed); }
+  // The generation moves on, so that no handle works any more. An abandon() just before it is overwritten, as it may be.
+  void end() noexcept {
+    state.store((state.load(std::memory_order_relaxed) / step + 1) * step, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool is_abandoned() const noexcept {
+    return (state.load(std::memory_order_acquire) & abandoned) != 0;  // pairs with slot::abandon()
+  }
+};
+
+/// A window on this thread's account.
+struct thread_window : slot_node, window_node {};
+
+/// An open scope: the path that owns new blocks while it is the innermost.
+struct thread_frame : slot_node {
+  thread_frame* older = nullptr;
+  thread_frame* newer = nullptr;
   const path_node* path = nullptr;
   std::uint32_t path_id = root_path_id;
   int depth = -1;
-  thread_window* next_free = nullptr;
 };
 
-struct slot;
-
-/// Names an open window from anywhere: it goes stale when the window closes or its thread ends.
-struct window_handle {
-  slot* home = nullptr;  // null: the thread had no slot
-  thread_window* window = nullptr;
+/// Names an open node from anywhere: it goes stale when the node closes or its thread ends.
+template <class Node>
+struct slot_handle {
+  slot* home = nullptr;  // null: none is open
+  Node* node = nullptr;
   std::uint64_t ticket = 0;
+};
+
+/// Nodes for one thread: a few at hand, more from the arena, all used again.
+template <class Node, std::size_t AtHand>
+class node_pool {
+ public:
+  constexpr node_pool() noexcept = default;
+
+  [[nodiscard]] Node* take(arena& memory) noexcept {
+    if (TIDEMARK_LIKELY(free_ != nullptr)) {
+      auto* node = static_cast<Node*>(free_);
+      free_ = node->next_free;
+      return node;
+    }
+    if (handed_out_ < AtHand) return &at_hand_[handed_out_++];
+    void* piece = memory.allocate(sizeof(Node));
+    return piece == nullptr ? nullptr : new (piece) Node;
+  }
+  void give_back(Node& node) noexcept {
+    node.end();
+    node.next_free = free_;
+    free_ = &node;
+  }
+
+ private:
+  slot_node* free_ = nullptr;
+  std::size_t handed_out_ = 0;
+  Node at_hand_[AtHand];
 };
 
 /// Threads: the owner's, but where a member says otherwise.
@@ -66,22 +114,19 @@ struct slot {
   balance quiet_bytes;
   balance quiet_blocks;
 
-  const path_node* path = nullptr;  // of the innermost open scope; null: none
-  int depth = -1;                   // of the innermost open scope
+  thread_frame* innermost = nullptr;  // the newest open scope
   std::uint64_t thread_id = 0;
   int exit_rounds = 0;
-  std::atomic<std::uint32_t> abandoned{0};  // windows that others closed; any thread adds
+  std::atomic<std::uint32_t> abandoned{0};  // nodes that others closed; any thread adds
 
-  thread_window* free_windows = nullptr;
   bool has_thread = false;
   slot* next = nullptr;       // in the list of all slots
   slot* next_free = nullptr;  // in the list of slots without a thread
 
   static constexpr std::uint32_t first_owned_capacity = 256;
-  static constexpr int first_windows_count = 12;
   balance first_owned[first_owned_capacity];
-  thread_window first_windows[first_windows_count];
-  int windows_handed_out = 0;  // of `first_windows`
+  node_pool<thread_window, 8> windows;
+  node_pool<thread_frame, 8> frames;
 
   // Nothing but zeros, so that one can be static without a byte in the program file; `start()` comes first.
   constexpr slot() noexcept = default;
@@ -94,8 +139,7 @@ struct slot {
     }
     owner_word = root_path_id;
     owner_cell = owned + root_path_id;
-    path = nullptr;
-    depth = -1;
+    innermost = nullptr;
     exit_rounds = 0;
     account.begin(shared, settle_bytes);
   }
@@ -127,90 +171,101 @@ struct slot {
     owner_cell = owned + id;
   }
 
-  /// Opens a window. Null: no memory for one.
+  /// Null: no memory for one.
   [[nodiscard]] thread_window* open_window(arena& memory) noexcept {
-    thread_window* w = take_window(memory);
+    thread_window* w = windows.take(memory);
     if (w == nullptr) return nullptr;
-    w->path = nullptr;
+    w->begin();
     account.open(*w);
-    // Ordered by whatever hands the handle to another thread.
-    w->state.store(w->state.load(std::memory_order_relaxed) | thread_window::open, std::memory_order_relaxed);
     return w;
   }
-
   window_usage close_window(thread_window& w) noexcept {
     const window_usage u = account.close(w);
-    release(w);
+    windows.give_back(w);
     return u;
   }
-
-  /// Closes what other threads gave up, so that the account forgets it.
-  void sweep_abandoned() noexcept {
-    if (TIDEMARK_LIKELY(abandoned.load(std::memory_order_relaxed) == 0)) return;  // a miss is seen the next time
-    abandoned.exchange(0, std::memory_order_acquire);  // pairs with abandon(): whatever it counted, the loop sees
-    for (window_node* n = account.windows().newest(); n->older != nullptr;) {
-      auto& w = static_cast<thread_window&>(*n);
-      n = n->older;
-      if ((w.state.load(std::memory_order_acquire) & thread_window::abandoned) != 0) close_window(w);  // abandon()
-    }
+  void drop(thread_window& w) noexcept {
+    account.drop(w);
+    windows.give_back(w);
   }
 
-  /// From another thread: marks the window for its owner to remove. Nothing happens to one that is gone already.
-  static void abandon(const window_handle& h) noexcept {
+  /// The path owns new blocks from now on. Null: no memory.
+  [[nodiscard]] thread_frame* open_frame(const path_node* path, std::uint32_t path_id, arena& memory,
+                                         spin_lock& table_lock) noexcept {
+    thread_frame* f = frames.take(memory);
+    if (f == nullptr) return nullptr;
+    f->begin();
+    f->older = innermost;
+    f->newer = nullptr;
+    f->path = path;
+    f->path_id = path_id;
+    f->depth = innermost == nullptr ? 0 : innermost->depth + 1;
+    if (innermost != nullptr) innermost->newer = f;
+    innermost = f;
+    set_owner(path_id, memory, table_lock);
+    return f;
+  }
+  /// In any order: the innermost scope still open now owns new blocks.
+  void drop(thread_frame& f) noexcept {
+    if (f.older != nullptr) f.older->newer = f.newer;
+    if (f.newer != nullptr) {
+      f.newer->older = f.older;
+    } else {
+      innermost = f.older;
+      // Its table entry exists: it was the owner before.
+      owner_word = innermost == nullptr ? root_path_id : innermost->path_id;
+      if (owner_word >= owned_capacity) owner_word = other_path_id;
+      owner_cell = owned + owner_word;
+    }
+    frames.give_back(f);
+  }
+
+  /// From another thread: marks the node for its owner to remove. Nothing happens to one that is gone already.
+  template <class Node>
+  static void abandon(const slot_handle<Node>& h) noexcept {
     std::uint64_t expected = h.ticket;
-    if (h.window->state.compare_exchange_strong(expected, h.ticket - thread_window::open + thread_window::abandoned,
-                                                std::memory_order_acq_rel)) {  // pairs with sweep_abandoned()
+    if (h.node->state.compare_exchange_strong(expected, h.ticket - slot_node::open + slot_node::abandoned,
+                                              std::memory_order_acq_rel)) {  // pairs with sweep_abandoned()
       h.home->abandoned.fetch_add(1, std::memory_order_release);
     }
   }
 
-  /// The thread is gone, and with it every window it left open.
-  void forget_windows() noexcept {
-    for (window_node* n = account.windows().newest(); n->older != nullptr;) {
-      auto& w = static_cast<thread_window&>(*n);
-      n = n->older;
-      release(w);
-    }
+  /// Drops what other threads gave up.
+  void sweep_abandoned() noexcept {
+    if (TIDEMARK_LIKELY(abandoned.load(std::memory_order_relaxed) == 0)) return;  // a miss is seen the next time
+    abandoned.exchange(0, std::memory_order_acquire);  // pairs with abandon(): whatever it counted, the loops see
+    for_each_window([this](thread_window& w) {
+      if (w.is_abandoned()) drop(w);
+    });
+    for_each_frame([this](thread_frame& f) {
+      if (f.is_abandoned()) drop(f);
+    });
+  }
+
+  /// The thread is gone, and with it every window and scope it left open.
+  void forget_nodes() noexcept {
+    for_each_window([this](thread_window& w) { windows.give_back(w); });
+    for_each_frame([this](thread_frame& f) { frames.give_back(f); });
+    innermost = nullptr;
     abandoned.store(0, std::memory_order_relaxed);
   }
 
-  /// The innermost scope still open now owns new blocks.
-  void resume_path(arena& memory, spin_lock& table_lock) noexcept {
-    const window_node* n = account.windows().newest();
-    while (n->older != nullptr && static_cast<const thread_window*>(n)->path == nullptr) n = n->older;
-    if (n->older == nullptr) return set_path(nullptr, root_path_id, -1, memory, table_lock);
-    const auto& w = static_cast<const thread_window&>(*n);
-    set_path(w.path, w.path_id, w.depth, memory, table_lock);
-  }
-
-  void set_path(const path_node* node, std::uint32_t id, int new_depth, arena& memory, spin_lock& table_lock) noexcept {
-    path = node;
-    depth = new_depth;
-    set_owner(id, memory, table_lock);
-  }
-
  private:
-  [[nodiscard]] thread_window* take_window(arena& memory) noexcept {
-    if (free_windows != nullptr) {
-      thread_window* w = free_windows;
-      free_windows = w->next_free;
-      return w;
+  template <class F>
+  void for_each_window(F f) noexcept {
+    for (window_node* n = account.windows().newest(); n->older != nullptr;) {  // the last is the account's own
+      auto& w = static_cast<thread_window&>(*n);
+      n = n->older;
+      f(w);
     }
-    if (windows_handed_out < first_windows_count) return &first_windows[windows_handed_out++];
-    void* piece = memory.allocate(sizeof(thread_window));
-    return piece == nullptr ? nullptr : new (piece) thread_window;
   }
-
-  void give_back(thread_window& w) noexcept {
-    w.next_free = free_windows;
-    free_windows = &w;
-  }
-
-  // The generation moves on, so that no handle to it works any more.
-  void release(thread_window& w) noexcept {
-    const std::uint64_t generation = w.state.load(std::memory_order_relaxed) / thread_window::step + 1;
-    w.state.exchange(generation * thread_window::step, std::memory_order_acq_rel);  // pairs with abandon()
-    give_back(w);
+  template <class F>
+  void for_each_frame(F f) noexcept {
+    for (thread_frame* n = innermost; n != nullptr;) {
+      thread_frame& frame = *n;
+      n = n->older;
+      f(frame);
+    }
   }
 };
 

@@ -15,55 +15,52 @@ namespace tidemark {
 inline namespace v0 {
 namespace detail {
 
-/// Opens a window on this thread's account. The handle's home is null where the thread has none.
-[[nodiscard]] inline window_handle open_thread_window() noexcept {
-  window_handle h;
-  slot* s = current_slot();
-  if (s == nullptr) return h;
-  s->sweep_abandoned();
-  h.window = s->open_window(ledger.memory);
-  if (h.window == nullptr) return h;
-  h.home = s;
-  h.ticket = h.window->state.load(std::memory_order_relaxed);  // this thread wrote it
-  return h;
+/// Whether this thread opened the node and may close it.
+template <class Node>
+[[nodiscard]] bool is_own(const slot_handle<Node>& h) noexcept {
+  return h.home != nullptr && is_slot(this_thread.word) && slot_of(this_thread.word) == h.home &&
+         h.node->state.load(std::memory_order_relaxed) == h.ticket;  // its owner alone moves it on
 }
 
-/// Whether this thread opened the window and may close it.
-[[nodiscard]] inline bool is_own(const window_handle& h) noexcept {
-  return h.home != nullptr && is_slot(this_thread.word) && slot_of(this_thread.word) == h.home &&
-         h.window->state.load(std::memory_order_relaxed) == h.ticket;  // its owner alone moves it on
+/// The handle of a node that this thread has just opened; null is a handle to nothing.
+template <class Node>
+[[nodiscard]] slot_handle<Node> handle_of(slot& home, Node* node) noexcept {
+  if (node == nullptr) return {};
+  return {&home, node, node->state.load(std::memory_order_relaxed)};  // this thread wrote it
+}
+
+/// Closes without a reading, in any order and on any thread: elsewhere, the node goes when its own thread next opens or
+/// closes one.
+template <class Node>
+void drop(slot_handle<Node>& h) noexcept {
+  if (h.home == nullptr) return;
+  if (TIDEMARK_LIKELY(is_own(h))) {
+    h.home->sweep_abandoned();
+    h.home->drop(*h.node);
+  } else {
+    slot::abandon(h);
+  }
+  h.home = nullptr;
 }
 
 class frame {
  public:
   void enter(std::string_view name) noexcept {
     path_tree* paths = registry<path_tree>();
-    window_ = open_thread_window();
-    slot* s = window_.home;
-    path_ = paths == nullptr ? nullptr : paths->child(s == nullptr ? nullptr : s->path, name);
+    slot* s = current_slot();
     thread_id_ = s == nullptr ? os::thread_id() : s->thread_id;
-    if (s == nullptr || path_ == nullptr) return;
-    depth_ = s->depth + 1;
-    thread_window& w = *window_.window;
-    w.path = path_;
-    w.path_id = path_->id;
-    w.depth = depth_;
-    s->set_path(path_, path_->id, depth_, ledger.memory, ledger.table_lock);
+    if (paths == nullptr) return;
+    if (s == nullptr) {
+      path_ = paths->child(nullptr, name);
+      return;
+    }
+    s->sweep_abandoned();
+    path_ = paths->child(s->innermost == nullptr ? nullptr : s->innermost->path, name);
+    handle_ = handle_of(*s, s->open_frame(path_, path_->id, ledger.memory, ledger.table_lock));
+    if (handle_.home != nullptr) depth_ = handle_.node->depth;
   }
 
-  /// In any order, on any thread: elsewhere than it was entered, the frame goes when its own thread next opens or closes one.
-  void leave() noexcept {
-    if (window_.home == nullptr) return;
-    if (is_own(window_)) {
-      slot& s = *window_.home;
-      s.sweep_abandoned();
-      s.close_window(*window_.window);
-      s.resume_path(ledger.memory, ledger.table_lock);
-    } else {
-      slot::abandon(window_);
-    }
-    window_.home = nullptr;
-  }
+  void leave() noexcept { drop(handle_); }
 
   /// Who and where the scope was. Throws: `std::bad_alloc`.
   void describe(scope_record& record) const {
@@ -75,7 +72,7 @@ class frame {
   }
 
  private:
-  window_handle window_;
+  slot_handle<thread_frame> handle_;
   const path_node* path_ = nullptr;
   std::uint64_t thread_id_ = 0;
   int depth_ = 0;

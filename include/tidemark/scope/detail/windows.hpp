@@ -7,6 +7,7 @@
 #include <optional>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
@@ -27,13 +28,11 @@ class meter_windows {
   using reading_of = reading<window_usage>;
   using readings = std::tuple<reading_of<Meters>...>;
 
-  void open() noexcept {
-#if !TIDEMARK_OPT_DISABLE
-    windows_.emplace();
+#if TIDEMARK_OPT_DISABLE
+  meter_windows() noexcept = default;
+#else
+  meter_windows() noexcept : windows_(std::in_place) {}
 #endif
-  }
-
-  [[nodiscard]] bool is_open() const noexcept { return windows_.has_value(); }
 
   /// Their last readings, in the order of the meters.
   [[nodiscard]] readings close() noexcept {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// What the sinks that write lines share: a file, and one complaint. A line that cannot be written is a dropped record.
+#pragma once
+
+#include <atomic>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tidemark/core/detail/os_message.hpp>
+#include <tidemark/core/gate.hpp>
+#include <tidemark/core/ledger.hpp>
+#include <tidemark/sys/file.hpp>
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+
+/// Threads: `write` from any.
+class line_output {
+ public:
+  /// `writer` names the sink in messages.
+  line_output(const char* writer, std::string path) : writer_(writer), file_(std::move(path)) {
+    if (file_.error() != 0) complain(file_.error());
+  }
+  line_output(const char* writer, std::FILE* stream) : writer_(writer), file_(stream) {
+    if (file_.error() != 0) complain(file_.error());
+  }
+
+  void write(std::string_view line) {
+    const int failed = file_.append(line);
+    if (failed == 0) return;
+    drop_record();
+    complain(failed);
+  }
+
+ private:
+  // Once: a full disk would otherwise say so for every record.
+  void complain(int error) {
+    if (has_complained_.exchange(true, std::memory_order_relaxed)) return;  // said by whoever came first
+    const quiet hidden;
+    os::say(writer_, std::string(" cannot write to ") + file_.name() + ": ", append_file::describe(error),
+            "; its records are dropped while that lasts (counted in self().dropped_records)");
+  }
+
+  const char* writer_;
+  append_file file_;
+  std::atomic<bool> has_complained_{false};
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// The contract of sys/file on POSIX systems:
+//   open_to_append(path)             a descriptor, or a negative errno value
+//   descriptor_of(stream)            a descriptor, or -1 for a stream that has none
+//   write_line(fd, torn, line, n)    0 or an errno value; n is how many bytes went out; `torn` asks for a newline first
+//   write_stream, flush_stream       0 or an errno value
+// None raises SIGPIPE or SIGXFSZ in the caller; errno is untouched.
+#pragma once
+
+#include <tidemark/config/platform.hpp>
+
+#if TIDEMARK_HAS_POSIX()
+
+  #include <cerrno>
+  #include <csignal>
+  #include <cstddef>
+  #include <cstdio>
+  #include <string_view>
+
+  #include <fcntl.h>
+  #include <pthread.h>
+  #include <signal.h>
+  #include <sys/uio.h>
+  #include <unistd.h>
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+/// While it stands, a write to a closed pipe or beyond a file-size limit is an error of that write alone. The signal, which
+/// the kernel sends to the writing thread, is taken back unless it was pending before.
+class signal_shield {
+ public:
+  signal_shield() noexcept {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGPIPE);
+    sigaddset(&set_, SIGXFSZ);
+    sigset_t pending;
+    sigpending(&pending);
+    for (const int s : {SIGPIPE, SIGXFSZ}) {
+      if (sigismember(&pending, s) == 1) sigdelset(&set_, s);
+    }
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~signal_shield() {
+    sigset_t pending;
+    sigpending(&pending);
+    for (const int s : {SIGPIPE, SIGXFSZ}) {
+      if (sigismember(&set_, s) != 1 || sigismember(&pending, s) != 1) continue;
+      sigset_t one;
+      sigemptyset(&one);
+      sigaddset(&one, s);
+      int taken = 0;
+      sigwait(&one, &taken);  // pending: it does not wait
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = saved_errno_;
+  }
+  signal_shield(const signal_shield&) = delete;
+  signal_shield& operator=(const signal_shield&) = delete;
+
+ private:
+  sigset_t set_;
+  sigset_t before_;
+  int saved_errno_ = errno;
+};
+
+[[nodiscard]] inline int open_to_append(const char* path) noexcept {
+  const int saved = errno;
+  int fd = 0;
+  do {
+    fd = ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) fd = -errno;
+  errno = saved;
+  return fd;
+}
+
+inline void close_descriptor(int fd) noexcept {
+  const int saved = errno;
+  ::close(fd);
+  errno = saved;
+}
+
+[[nodiscard]] inline int descriptor_of(std::FILE* stream) noexcept {
+  const int saved = errno;
+  const int fd = ::fileno(stream);
+  errno = saved;
+  return fd;
+}
+
+[[nodiscard]] inline int flush_stream(std::FILE* stream) noexcept {
+  const signal_shield shield;
+  return std::fflush(stream) == 0 ? 0 : errno;
+}
+
+[[nodiscard]] inline int write_stream(std::FILE* stream, std::string_view line) noexcept {
+  const signal_shield shield;
+  errno = 0;
+  if (std::fwrite(line.data(), 1, line.size(), stream) == line.size() && std::fflush(stream) == 0) return 0;
+  return errno != 0 ? errno : EIO;
+}
+
+[[nodiscard]] inline int write_line(int fd, bool torn, std::string_view line, std::size_t& written) noexcept {
+  const signal_shield shield;
+  char newline = '\n';
+  std::size_t head = torn ? 1 : 0;
+  written = 0;
+  // One call writes it all, but where the system cuts it short (a full disk, a signal): then the rest is tried.
+  while (head + line.size() > written) {
+    iovec parts[2];
+    int count = 0;
+    if (written < head) parts[count++] = {&newline, 1};
+    const std::size_t done = written < head ? 0 : written - head;
+    parts[count++] = {const_cast<char*>(line.data()) + done, line.size() - done};
+    const ssize_t n = ::writev(fd, parts, count);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) return EIO;
+    written += static_cast<std::size_t>(n);
+  }
+  return 0;
+}
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark
+
+#endif
