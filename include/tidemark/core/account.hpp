@@ -43,7 +43,7 @@ struct window_node {
   std::int64_t peak = 0;
   std::uint64_t largest = 0;
   event_totals totals_at_entry;
-  std::int64_t slots = 0;  // shared windows: the most thread accounts in use at one time
+  std::int64_t users = 0;  // shared windows: the most thread accounts in use at one time
   window_node* older = nullptr;
   window_node* newer = nullptr;
 };
@@ -249,11 +249,11 @@ class shared_account {
       t.next_ = accounts_;
       accounts_ = &t;
     }
-    raise_to(slots_high_, ++slots_);
+    raise_to(users_high_, ++users_);
   }
   void leave() noexcept {
     const spin_guard held(lock_);
-    --slots_;
+    --users_;
   }
 
   void settle(thread_account& t, std::int64_t pending) noexcept {
@@ -306,7 +306,7 @@ class shared_account {
     start_if_new();
     fold();
     whole_life_.peak = live();
-    whole_life_.slots = slots_;
+    whole_life_.users = users_;
   }
 
   // A fork copies the process while other threads may hold the lock: it is taken first and given back on both sides.
@@ -336,11 +336,11 @@ class shared_account {
     for (window_node* w = windows_.newest(); w != nullptr; w = w->older) {
       raise_to(w->peak, high_);
       raise_to(w->largest, largest_);
-      raise_to(w->slots, slots_high_);
+      raise_to(w->users, users_high_);
     }
     high_ = settled_;
     largest_ = 0;
-    slots_high_ = slots_;
+    users_high_ = users_;
   }
 
   void begin_window(window_node& w) noexcept {
@@ -349,7 +349,7 @@ class shared_account {
     w.entry = w.peak = live();
     w.largest = 0;
     w.totals_at_entry = totals();
-    w.slots = slots_;
+    w.users = users_;
   }
 
   [[nodiscard]] window_usage read_locked(const window_node& w, std::int64_t settle_bytes) noexcept {
@@ -360,7 +360,7 @@ class shared_account {
       raise_to(u.largest_bytes, t->shared_largest_.load());
       raise_to(u.largest_bytes, t->largest_.load());
     }
-    u.error_bound_bytes = w.slots > 1 ? 2 * w.slots * settle_bytes : 0;
+    u.error_bound_bytes = w.users > 1 ? 2 * w.users * settle_bytes : 0;
     return u;
   }
 
@@ -368,8 +368,8 @@ class shared_account {
   std::int64_t settled_ = 0;
   std::int64_t high_ = 0;      // highest candidate since the last fold
   std::uint64_t largest_ = 0;  // largest settled allocation since the last fold
-  std::int64_t slots_ = 0;
-  std::int64_t slots_high_ = 0;
+  std::int64_t users_ = 0;
+  std::int64_t users_high_ = 0;
   window_list windows_;
   window_node whole_life_;
   thread_account* accounts_ = nullptr;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 
@@ -57,7 +56,7 @@ constexpr std::int64_t operator""_GB(unsigned long long n) noexcept {
 /// A fraction of a byte is rounded to the nearest.
 [[nodiscard]] inline reading<std::int64_t> parse_bytes(std::string_view text) {
   using result = reading<std::int64_t>;
-  constexpr std::uint64_t most = static_cast<std::uint64_t>((std::numeric_limits<std::int64_t>::max)());
+  constexpr std::uint64_t most = static_cast<std::uint64_t>(INT64_MAX);
   const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <new>
 #include <string_view>
 
@@ -32,7 +31,7 @@ namespace detail {
 
 /// What a hook header says of itself. Values are data, never types: options change no layout.
 struct hook_descriptor {
-  hook_kind kind;
+  hook_kind kind;  // none where this build cannot have the hook, and `limits` says why
   std::int64_t settle_bytes;
   const char* limits;                        // what this mode does not see; empty otherwise
   bool (*sizes_in_chunk_words)() noexcept;  // whether glibc's bookkeeping word can be trusted; asked once
@@ -55,7 +54,7 @@ inline constexpr std::intptr_t word_none = 0;         // no event yet
 inline constexpr std::intptr_t word_being_born = -1;  // events go to the shared slot
 inline constexpr std::intptr_t word_gone = -2;        // the same, for the rest of the thread's life
 inline constexpr std::intptr_t word_passing = -3;     // the library asks the allocator something: events pass uncounted
-inline constexpr std::intptr_t word_flag = (std::numeric_limits<std::intptr_t>::min)();  // added to a slot with a gate
+inline constexpr std::intptr_t word_flag = INTPTR_MIN;  // added to a slot with a gate
 
 struct delivery;  // core/sink: a call into a sink that this thread is inside
 
@@ -101,7 +100,7 @@ struct ledger_state {
   std::atomic<bool> hook_seen{false};  // an event came through the hook's own functions
 
   spin_lock slots_lock;                // the three lists below
-  std::atomic<slot*> slots{nullptr};   // every slot but `shared`, whether or not it has a thread
+  std::atomic<slot*> newest_slot{nullptr};   // every slot but `shared`, whether or not it has a thread
   slot* free_slots = nullptr;
   window_node* free_windows = nullptr;  // of the process account, linked by `older`
   spin_lock table_lock;                // owner tables: growing one's own, reading another's
@@ -144,7 +143,7 @@ template <class F>
 void on_shared_slot(F f) noexcept {
   const spin_guard held(ledger.shared_lock);
   if (!ledger.shared_in_use) {
-    ledger.shared.start(ledger.process, 0);
+    ledger.shared.start(ledger.process, 0, ledger.table_lock);
     ledger.shared_in_use = true;
   }
   f(ledger.shared);
@@ -153,7 +152,7 @@ void on_shared_slot(F f) noexcept {
 /// Every slot that ever had an event, the shared one included.
 template <class F>
 void for_each_slot(F f) noexcept {
-  for (slot* s = ledger.slots.load(std::memory_order_acquire); s != nullptr; s = s->next) f(*s);  // take_slot()
+  for (slot* s = ledger.newest_slot.load(std::memory_order_acquire); s != nullptr; s = s->next) f(*s);  // take_slot()
   f(ledger.shared);
 }
 
@@ -169,8 +168,8 @@ inline slot* take_slot() noexcept {
   if (pages == nullptr) return nullptr;
   slot* s = new (pages) slot;
   const spin_guard held(ledger.slots_lock);
-  s->next = ledger.slots.load(std::memory_order_relaxed);
-  ledger.slots.store(s, std::memory_order_release);  // pairs with for_each_slot()
+  s->next = ledger.newest_slot.load(std::memory_order_relaxed);
+  ledger.newest_slot.store(s, std::memory_order_release);  // pairs with for_each_slot()
   return s;
 }
 
@@ -239,7 +238,7 @@ inline void after_fork_in_parent() noexcept {
 inline void after_fork_in_child() noexcept {
   unlock_after_fork();
   slot* mine = is_slot(this_thread.word) ? slot_of(this_thread.word) : nullptr;
-  for (slot* s = ledger.slots.load(std::memory_order_relaxed); s != nullptr; s = s->next) {  // the only thread
+  for (slot* s = ledger.newest_slot.load(std::memory_order_relaxed); s != nullptr; s = s->next) {  // the only thread
     if (s != mine && s->has_thread) free_slot(*s);
   }
   if (mine != nullptr) mine->thread_id = os::thread_id();
@@ -256,6 +255,8 @@ inline void find_hook() noexcept {
     ledger.hook_reason = "no heap hook: include <tidemark/hook/global_new.hpp> in exactly one .cpp file";
     return;
   }
+  ledger.hook_reason = tidemark_hook.limits;
+  if (tidemark_hook.kind == hook_kind::none) return;
   this_thread.word = word_passing;
   void* probe = ::operator new(1, std::nothrow);
 #if defined(__GNUC__)
@@ -264,7 +265,6 @@ inline void find_hook() noexcept {
   ::operator delete(probe);
   if (ledger.hook_seen.load(std::memory_order_relaxed)) {  // this thread wrote it
     ledger.hook = tidemark_hook.kind;
-    ledger.hook_reason = tidemark_hook.limits;
     ledger.ask_sizes = !tidemark_hook.sizes_in_chunk_words();
   } else {
     ledger.hook_reason =
@@ -298,7 +298,7 @@ TIDEMARK_COLD inline slot* begin_thread() noexcept {
   if (s == nullptr) {
     this_thread.word = word_none;
   } else {
-    s->start(ledger.process, ledger.settle_bytes);
+    s->start(ledger.process, ledger.settle_bytes, ledger.table_lock);
     s->thread_id = os::thread_id();
     s->has_thread = true;
     s->gate = (ledger.ask_sizes ? gate_ask_sizes : 0U) | (this_thread.quiet_depth > 0 ? gate_quiet : 0U);
@@ -368,7 +368,8 @@ template <class T>
 }
 
 /// The process's one `T`, made at its first use and leaked. Null: no memory for it.
-/// `T` has a member `on_fork(fork_moment)`, which takes its locks before a fork and gives them back after it.
+/// `T` is TIDEMARK_EXPORT, or its key would be another one in every shared object, and has a member `on_fork(fork_moment)`,
+/// which takes its locks before a fork and gives them back after it.
 template <class T>
 [[nodiscard]] T* registry() noexcept {
   if (T* found = find_registry<T>()) return found;

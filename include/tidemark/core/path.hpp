@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/hash_index.hpp>
 #include <tidemark/core/detail/names.hpp>
 #include <tidemark/core/detail/slot.hpp>
@@ -56,7 +57,7 @@ class short_name {
 };
 
 /// Registry of the scope paths.
-class path_tree {
+class TIDEMARK_EXPORT path_tree {
  public:
   path_tree() noexcept {
     other_.id = other_path_id;

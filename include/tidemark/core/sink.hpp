@@ -13,6 +13,7 @@
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/detail/os_message.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
 #include <tidemark/core/detail/raise.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
@@ -60,7 +61,7 @@ struct delivery {
 using sink_list = std::vector<std::shared_ptr<attached_sink>>;
 
 /// Registry of the attached sinks. The list is never changed, only replaced: a delivery walks the one it found.
-class sink_registry {
+class TIDEMARK_EXPORT sink_registry {
  public:
   [[nodiscard]] bool is_empty() const noexcept {
     return count_.load(std::memory_order_acquire) == 0;  // pairs with replace()
@@ -149,6 +150,7 @@ void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
   sink_registry* registry = find_registry<sink_registry>();
   if (registry == nullptr) return;
   const quiet hidden;
+  [[maybe_unused]] const os::no_cancellation whole;
   const std::shared_ptr<const sink_list> sinks = registry->list();
   if (sinks == nullptr) return;
   for (const std::shared_ptr<attached_sink>& s : *sinks) {
@@ -162,6 +164,7 @@ void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
 
 inline void detach(std::shared_ptr<attached_sink>& s) noexcept {
   const quiet hidden;
+  [[maybe_unused]] const os::no_cancellation whole;
   s->detached.store(true);  // in one order with deliver()
   contain_exceptions([&] { registry<sink_registry>()->remove(s.get()); }, [](const char*) {});  // it stays, detached
   if (this_thread.inside == nullptr) {

@@ -22,9 +22,20 @@ TIDEMARK_EXPORT extern const char tidemark_only_one_cpp_may_include_a_hook_heade
 const char tidemark_only_one_cpp_may_include_a_hook_header = 1;
 }
 
-// clang's sanitizer runtimes define the operators themselves, and a second definition does not link.
-#if !TIDEMARK_OPT_DISABLE && \
-    !(TIDEMARK_HAS_CLANG() && (TIDEMARK_HAS_ASAN() || TIDEMARK_HAS_TSAN() || TIDEMARK_HAS_MSAN()))
+#if TIDEMARK_OPT_DISABLE
+
+extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
+    tidemark::hook_kind::none, 0, "the hook header was included with TIDEMARK_OPT_DISABLE=1", nullptr};
+
+#elif TIDEMARK_HAS_CLANG() && (TIDEMARK_HAS_ASAN() || TIDEMARK_HAS_TSAN() || TIDEMARK_HAS_MSAN())
+
+// A second definition of the operators does not link with TSan and MSan.
+extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
+    tidemark::hook_kind::none, 0,
+    "no heap hook in this build: clang's sanitizers define operator new themselves (g++ with a sanitizer has the hook)",
+    nullptr};
+
+#else
 
 namespace tidemark {
 inline namespace v0 {
@@ -144,6 +155,12 @@ TIDEMARK_NOINLINE inline void* nothrow_new(std::size_t n, std::size_t alignment)
 
 extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
     tidemark::hook_kind::global_new, TIDEMARK_OPT_SETTLE_BYTES, "", tidemark::detail::hook::chunk_words_agree};
+
+// The ledger is prepared while the program has one thread, by the first event or here, whichever comes first: preparing it
+// asks the dynamic linker, whose lock another thread could hold.
+extern "C" __attribute__((constructor)) inline void tidemark_prepare_hook() {
+  static_cast<void>(tidemark::detail::current_slot());
+}
 
 #define TIDEMARK_DETAIL_OPERATOR TIDEMARK_EXPORT void
 

@@ -69,19 +69,21 @@ class basic_scope {
   scope_record end() {
     is_open_ = false;
     typename windows::readings readings = windows_.close();
-    scope_record record;
-    record.where = where_;
 #if TIDEMARK_OPT_DISABLE
+    scope_record record;
     record.owned_bytes = reading<std::int64_t>::absent("disabled");
 #else
     const std::int64_t end_ns = detail::os::steady_ns();
+    const bool is_unwinding = std::uncaught_exceptions() > start_.exceptions;
     start_.place.leave();
     const quiet hidden;
+    scope_record record;
     start_.place.describe(record);
     record.start_ns = start_.ns;
     record.duration_ns = end_ns - start_.ns;
-    record.left_by_exception = std::uncaught_exceptions() > start_.exceptions;
+    record.left_by_exception = is_unwinding;
 #endif
+    record.where = detail::intern(where_);
     record.meters.reserve(sizeof...(Meters));
     const auto add = [&record](auto&... r) {
       (record.meters.push_back({detail::intern(Meters::name), std::move(r), detail::intern(Meters::unit)}), ...);

@@ -8,8 +8,10 @@
 #include <new>
 #include <string_view>
 
+#include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/hash_index.hpp>
 #include <tidemark/core/ledger.hpp>
+#include <tidemark/core/location.hpp>
 #include <tidemark/core/sync.hpp>
 
 namespace tidemark {
@@ -17,7 +19,7 @@ inline namespace v0 {
 namespace detail {
 
 /// Registry of interned texts.
-class name_table {
+class TIDEMARK_EXPORT name_table {
  public:
   /// The kept copy, null-terminated; `fallback` where there is no memory for one.
   [[nodiscard]] std::string_view intern(std::string_view text, std::string_view fallback) noexcept {
@@ -51,6 +53,12 @@ class name_table {
 [[nodiscard]] inline std::string_view intern(std::string_view text) noexcept {
   name_table* names = registry<name_table>();
   return names == nullptr ? std::string_view("(no memory)") : names->intern(text, "(no memory)");
+}
+
+/// The same place, named in texts that outlive the shared object it is in.
+[[nodiscard]] inline location intern(const location& place) noexcept {
+  return location::current(intern(place.file_name()).data(), static_cast<int>(place.line()),
+                           intern(place.function_name()).data());
 }
 
 }  // namespace detail

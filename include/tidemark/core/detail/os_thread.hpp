@@ -2,6 +2,7 @@
 // The contract: what the core asks of the system about threads.
 //   yield_thread()            gives up this thread's turn
 //   thread_id(), process_id() the system's own numbers, 0 where there are none
+//   no_cancellation           while it stands, pthread_cancel() of this thread waits
 //   at_thread_exit            a value per thread, whose function runs when the thread ends, after its C++ thread-locals
 //   at_fork(...)              functions run before a fork, and after it in the parent and in the child
 // Every function: no allocation through malloc (but inside pthread, see set()), errno untouched; true is success.
@@ -40,6 +41,18 @@ inline std::uint64_t thread_id() noexcept {
 
 inline std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(getpid()); }
 
+/// A write is a cancellation point, and the unwinding that cancels a thread would end the program in a destructor.
+class no_cancellation {
+ public:
+  no_cancellation() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~no_cancellation() { pthread_setcancelstate(before_, nullptr); }
+  no_cancellation(const no_cancellation&) = delete;
+  no_cancellation& operator=(const no_cancellation&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
 /// How often a thread's exit functions are called again while they leave a value behind.
   #if defined(PTHREAD_DESTRUCTOR_ITERATIONS)
 inline constexpr int thread_exit_rounds = PTHREAD_DESTRUCTOR_ITERATIONS;
@@ -66,6 +79,7 @@ inline bool at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) n
 inline void yield_thread() noexcept {}
 inline std::uint64_t thread_id() noexcept { return 0; }
 inline std::uint64_t process_id() noexcept { return 0; }
+class no_cancellation {};
 inline constexpr int thread_exit_rounds = 1;
 
 class at_thread_exit {

@@ -132,8 +132,9 @@ struct slot {
   constexpr slot() noexcept = default;
 
   /// A thread takes the slot.
-  void start(shared_account& shared, std::int64_t settle_bytes) noexcept {
+  void start(shared_account& shared, std::int64_t settle_bytes, spin_lock& table_lock) noexcept {
     if (owned == nullptr) {
+      const spin_guard held(table_lock);
       owned = first_owned;
       owned_capacity = first_owned_capacity;
     }

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Compiles every public header in the ways that users do, with the compiler given.
+
+Each header alone and twice, under the project's warnings; all of them after hostile macros; and compares the macros that
+exist before and after: each new one begins with TIDEMARK_.
+"""
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+INCLUDE = ROOT / 'include'
+STRICT = ('-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast -Wundef -Wnon-virtual-dtor '
+          '-Wextra-semi -Werror').split()
+HOSTILE = ('min max check verify assert I slots signals emit foreach linux unix major minor small near far '
+           'interface').split()
+SYSTEM_INCLUDE = re.compile(r'^\s*#\s*include\s*<((?!tidemark/)[^>]+)>', re.M)
+
+
+def compiler_says(command, source, flags):
+    """Empty where `source` compiles; the compiler's complaint otherwise."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'unit.cpp')
+        pathlib.Path(path).write_text(source)
+        run = subprocess.run([*command, '-std=c++17', f'-I{INCLUDE}', *flags, path], cwd=folder, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return '' if run.returncode == 0 else run.stdout
+
+
+def macros_of(command, source):
+    run = subprocess.run([*command, '-std=c++17', f'-I{INCLUDE}', '-dM', '-E', '-x', 'c++', '-'], input=source, text=True,
+                         stdout=subprocess.PIPE, check=True)
+    return {line.split()[1].split('(')[0] for line in run.stdout.splitlines()}
+
+
+def main():
+    command = sys.argv[1:]
+    headers = sorted(p.relative_to(INCLUDE).as_posix() for p in INCLUDE.rglob('*.hpp'))
+    public = [h for h in headers if '/detail/' not in h]
+    jobs = {}
+    for h in headers:
+        once = f'#include <{h}>\n'
+        jobs[f'{h} alone and twice'] = (once * 2 + 'int main() { return 0; }\n', ['-fsyntax-only', *STRICT])
+    includes = ''.join(f'#include <{h}>\n' for h in public)
+    # The standard's own headers use these words as names, and the user has included them before.
+    system = sorted({i for h in headers for i in SYSTEM_INCLUDE.findall((INCLUDE / h).read_text())
+                     if '/file_stdio' not in h})
+    before = ''.join(f'#if __has_include(<{i}>)\n#include <{i}>\n#endif\n' for i in system)
+    hostile = ''.join(f'#undef {m}\n#define {m} @\n' for m in HOSTILE)
+    for std in ('c++17', 'gnu++17', 'c++20'):
+        jobs[f'all headers after hostile macros, {std}'] = (before + hostile + includes, [f'-std={std}', '-fsyntax-only'])
+
+    problems = []
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, said in zip(jobs, pool.map(lambda job: compiler_says(command, *job), jobs.values())):
+            if said:
+                problems.append(f'{name}:\n{said[:1500]}')
+    strangers = [m for m in macros_of(command, before + includes) - macros_of(command, before)
+                 if not m.startswith('TIDEMARK_')]
+    if strangers:
+        problems.append(f'macros that do not begin with TIDEMARK_: {" ".join(sorted(strangers))}')
+    helpers = [m for m in macros_of(command, before + includes) if m.startswith('TIDEMARK_DETAIL_')
+               and m not in ('TIDEMARK_DETAIL_JOIN', 'TIDEMARK_DETAIL_JOIN_AGAIN')]
+    if helpers:
+        problems.append(f'helper macros left defined: {" ".join(sorted(helpers))}')
+    print('\n'.join(problems) if problems else f'{len(headers)} headers, {len(jobs)} compilations, no complaint')
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
