@@ -119,7 +119,9 @@ class thread_account {
     pending_.store(p);
     return true;
   }
-  TIDEMARK_COLD void settle_freed(std::uint64_t n) noexcept { settle_at(pending_.own() - static_cast<std::int64_t>(n)); }
+  TIDEMARK_COLD void settle_freed(std::uint64_t n) noexcept {
+    settle_at(pending_.own() - static_cast<std::int64_t>(n));
+  }
 
   void allocated(std::uint64_t n) noexcept {
     if (!try_allocated(n)) settle_allocated(n);
@@ -217,10 +219,10 @@ class thread_account {
   void settle_at(std::int64_t pending) noexcept;
 
   // One cache line for an allocation; a free touches the next as well.
-  balance pending_;               // not yet settled; live = base_ + pending_
-  std::int64_t high_ = 0;         // highest pending since the last checkpoint
-  std::int64_t ceiling_ = 0;      // pending beyond this settles
-  counter largest_;               // largest allocation since the last checkpoint
+  balance pending_;           // not yet settled; live = base_ + pending_
+  std::int64_t high_ = 0;     // highest pending since the last checkpoint
+  std::int64_t ceiling_ = 0;  // pending beyond this settles
+  counter largest_;           // largest allocation since the last checkpoint
   counter allocations_;
   counter allocated_bytes_;
   counter deallocations_;

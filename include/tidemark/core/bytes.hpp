@@ -19,9 +19,7 @@ constexpr std::int64_t operator""_KiB(unsigned long long n) noexcept { return st
 constexpr std::int64_t operator""_MiB(unsigned long long n) noexcept { return static_cast<std::int64_t>(n << 20); }
 constexpr std::int64_t operator""_GiB(unsigned long long n) noexcept { return static_cast<std::int64_t>(n << 30); }
 constexpr std::int64_t operator""_KB(unsigned long long n) noexcept { return static_cast<std::int64_t>(n * 1'000); }
-constexpr std::int64_t operator""_MB(unsigned long long n) noexcept {
-  return static_cast<std::int64_t>(n * 1'000'000);
-}
+constexpr std::int64_t operator""_MB(unsigned long long n) noexcept { return static_cast<std::int64_t>(n * 1'000'000); }
 constexpr std::int64_t operator""_GB(unsigned long long n) noexcept {
   return static_cast<std::int64_t>(n * 1'000'000'000);
 }

@@ -33,7 +33,7 @@ namespace detail {
 struct hook_descriptor {
   hook_kind kind;  // none where this build cannot have the hook, and `limits` says why
   std::int64_t settle_bytes;
-  const char* limits;                        // what this mode does not see; empty otherwise
+  const char* limits;                       // what this mode does not see; empty otherwise
   bool (*sizes_in_chunk_words)() noexcept;  // whether glibc's bookkeeping word can be trusted; asked once
 };
 
@@ -99,11 +99,11 @@ struct ledger_state {
   const char* hook_reason = "";
   std::atomic<bool> hook_seen{false};  // an event came through the hook's own functions
 
-  spin_lock slots_lock;                // the three lists below
-  std::atomic<slot*> newest_slot{nullptr};   // every slot but `shared`, whether or not it has a thread
+  spin_lock slots_lock;                     // the three lists below
+  std::atomic<slot*> newest_slot{nullptr};  // every slot but `shared`, whether or not it has a thread
   slot* free_slots = nullptr;
   window_node* free_windows = nullptr;  // of the process account, linked by `older`
-  spin_lock table_lock;                // owner tables: growing one's own, reading another's
+  spin_lock table_lock;                 // owner tables: growing one's own, reading another's
   os::at_thread_exit thread_exit;
 
   slot shared;  // of threads without a slot of their own
@@ -380,8 +380,7 @@ template <class T>
   void* piece = count < ledger_state::registry_capacity ? ledger.memory.allocate(sizeof(T)) : nullptr;
   if (piece == nullptr) return nullptr;
   T* made = new (piece) T;
-  ledger.registries[count] = {&registry_key<T>, made,
-                              [](void* p, fork_moment m) { static_cast<T*>(p)->on_fork(m); }};
+  ledger.registries[count] = {&registry_key<T>, made, [](void* p, fork_moment m) { static_cast<T*>(p)->on_fork(m); }};
   ledger.registry_count.store(count + 1, std::memory_order_release);  // pairs with find_registry()
   return made;
 }

@@ -13,8 +13,7 @@ class location {
   constexpr location() noexcept = default;
 
   // g++ and clang++ evaluate these builtins where the outermost default argument is used.
-  [[nodiscard]] static constexpr location current(const char* file = __builtin_FILE(),
-                                                  int line = __builtin_LINE(),
+  [[nodiscard]] static constexpr location current(const char* file = __builtin_FILE(), int line = __builtin_LINE(),
                                                   const char* function = __builtin_FUNCTION()) noexcept {
     location here;
     here.file_ = file;

@@ -23,16 +23,16 @@ struct meter_reading {
 
 /// One scope, from its opening to its end.
 struct scope_record {
-  std::string name;                                                   ///< as given; beyond 255 bytes shortened
-  std::string path;                                                   ///< "train step/forward"
-  location where;                                                     ///< where the scope was opened
-  std::uint64_t thread = 0;                                           ///< the system's id
-  int depth = 0;                                                      ///< 0 is outermost
-  std::int64_t start_ns = 0;                                          ///< steady clock
-  std::int64_t duration_ns = 0;                                       ///< steady clock
-  bool left_by_exception = false;                                     ///< it ended while an exception unwound it
+  std::string name;                ///< as given; beyond 255 bytes shortened
+  std::string path;                ///< "train step/forward"
+  location where;                  ///< where the scope was opened
+  std::uint64_t thread = 0;        ///< the system's id
+  int depth = 0;                   ///< 0 is outermost
+  std::int64_t start_ns = 0;       ///< steady clock
+  std::int64_t duration_ns = 0;    ///< steady clock
+  bool left_by_exception = false;  ///< it ended while an exception unwound it
   reading<std::int64_t> owned_bytes = reading<std::int64_t>::absent("not asked");  ///< still owned by the path
-  std::vector<meter_reading> meters;                                  ///< in the order of the scope's meters
+  std::vector<meter_reading> meters;  ///< in the order of the scope's meters
 
   /// The reading of that meter, or null.
   [[nodiscard]] const meter_reading* find(std::string_view meter) const noexcept {

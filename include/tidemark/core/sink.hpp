@@ -136,8 +136,9 @@ void call_sink(attached_sink& s, Call call) noexcept {
                      [&](const char* what) {
                        drop_record();
                        if (!s.has_failed.exchange(true, std::memory_order_relaxed)) {  // said once
-                         os::say("a sink threw: ", what, "; its record is dropped (later ones are counted in "
-                                                         "self().dropped_records, not said)");
+                         os::say("a sink threw: ", what,
+                                 "; its record is dropped (later ones are counted in "
+                                 "self().dropped_records, not said)");
                        }
                      });
   this_thread.inside = here.outer;
@@ -154,7 +155,7 @@ void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
   const std::shared_ptr<const sink_list> sinks = registry->list();
   if (sinks == nullptr) return;
   for (const std::shared_ptr<attached_sink>& s : *sinks) {
-    s->calls.fetch_add(1);          // before the test below, in one order with detach()
+    s->calls.fetch_add(1);  // before the test below, in one order with detach()
     if (!s->detached.load()) {
       call_sink(*s, [&](sink& target) { (target.*on)(record); });
     }

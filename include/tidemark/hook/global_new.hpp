@@ -162,14 +162,10 @@ extern "C" __attribute__((constructor)) inline void tidemark_prepare_hook() {
   static_cast<void>(tidemark::detail::current_slot());
 }
 
-#define TIDEMARK_DETAIL_OPERATOR TIDEMARK_EXPORT void
+  #define TIDEMARK_DETAIL_OPERATOR TIDEMARK_EXPORT void
 
-TIDEMARK_DETAIL_OPERATOR* operator new(std::size_t n) {
-  return tidemark::detail::hook::allocate(n);
-}
-TIDEMARK_DETAIL_OPERATOR* operator new[](std::size_t n) {
-  return tidemark::detail::hook::allocate(n);
-}
+TIDEMARK_DETAIL_OPERATOR* operator new(std::size_t n) { return tidemark::detail::hook::allocate(n); }
+TIDEMARK_DETAIL_OPERATOR* operator new[](std::size_t n) { return tidemark::detail::hook::allocate(n); }
 TIDEMARK_DETAIL_OPERATOR* operator new(std::size_t n, const std::nothrow_t&) noexcept {
   return tidemark::detail::hook::nothrow_new(n, 0);
 }
@@ -214,6 +210,6 @@ TIDEMARK_DETAIL_OPERATOR operator delete[](void* p, std::align_val_t, const std:
   tidemark::detail::hook::release(p);
 }
 
-#undef TIDEMARK_DETAIL_OPERATOR
+  #undef TIDEMARK_DETAIL_OPERATOR
 
 #endif

@@ -10,8 +10,8 @@
 
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
-#include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/detail/names.hpp>
+#include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/location.hpp>
 #include <tidemark/core/reading.hpp>
 #include <tidemark/core/usage.hpp>
@@ -25,10 +25,10 @@ inline namespace v0 {
 /// What `measure` found. `Result` may be a reference, or a type that cannot move.
 template <class Result, class... Meters>
 struct measurement {
-  Result result;                                                ///< what the callable returned
-  typename detail::meter_windows<Meters...>::readings usages;   ///< of every meter, in order
-  std::int64_t duration_ns = 0;                                 ///< steady clock
-  reading<window_usage> usage = std::get<0>(usages);            ///< of the first meter
+  Result result;                                               ///< what the callable returned
+  typename detail::meter_windows<Meters...>::readings usages;  ///< of every meter, in order
+  std::int64_t duration_ns = 0;                                ///< steady clock
+  reading<window_usage> usage = std::get<0>(usages);           ///< of the first meter
 };
 
 template <class... Meters>
@@ -56,7 +56,8 @@ template <class... Meters, class F, class... Args>
       return measurement<void, Meters...>{windows.close(), elapsed()};
     } else {
       // Braces evaluate from left to right: the call, the exit, the clock.
-      return measurement<result, Meters...>{std::forward<F>(f)(std::forward<Args>(args)...), windows.close(), elapsed()};
+      return measurement<result, Meters...>{std::forward<F>(f)(std::forward<Args>(args)...), windows.close(),
+                                            elapsed()};
     }
   }
 }

@@ -25,7 +25,8 @@ inline namespace v0 {
 class append_file {
  public:
   /// Makes the file if need be. A failure is told by `error()` and by every `append`.
-  explicit append_file(std::string path) : name_("'" + path + "'"), descriptor_(detail::os::open_to_append(path.c_str())) {
+  explicit append_file(std::string path)
+      : name_("'" + path + "'"), descriptor_(detail::os::open_to_append(path.c_str())) {
     if (descriptor_ < 0) {
       error_ = -descriptor_;
     } else {

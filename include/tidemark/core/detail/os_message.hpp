@@ -9,8 +9,8 @@
 #include <tidemark/config/platform.hpp>
 
 #if TIDEMARK_HAS_POSIX()
-  #include <cerrno>
   #include <unistd.h>
+  #include <cerrno>
 #else
   #include <cstdio>
 #endif

@@ -41,7 +41,7 @@ TIDEMARK_ALWAYS_INLINE void* real_malloc(std::size_t n) noexcept {
   return p;
 }
 
-TIDEMARK_ALWAYS_INLINE void real_free(void* p) noexcept { opaque(&std::free)(p); }
+TIDEMARK_ALWAYS_INLINE void real_free(void* p) noexcept { opaque (&std::free)(p); }
 
 inline void* real_aligned(std::size_t alignment, std::size_t n) noexcept {
   void* p = nullptr;
@@ -98,7 +98,8 @@ inline bool chunk_words_agree() noexcept {
     if (!agrees(real_malloc(n), n, true)) return false;
   }
   return agrees(real_aligned(64, 100), 100, false) && agrees(real_aligned(4'096, 5'000), 5'000, false) &&
-         agrees(real_malloc(mapped), mapped, false) && agrees(real_aligned(std::size_t{2} << 20, mapped), mapped, false);
+         agrees(real_malloc(mapped), mapped, false) &&
+         agrees(real_aligned(std::size_t{2} << 20, mapped), mapped, false);
 #endif
 }
 

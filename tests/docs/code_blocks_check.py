@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Compiles every C++ block of the README and the docs with the compiler given, and runs those that show their output.
+
+A block with `int main` is a program; one that begins with a declaration is compiled as it stands, any other inside a
+function, both after the includes that a reader is told of. A `text` block that directly follows a program, but for shell
+blocks, is its output: durations apart, it must be what the program prints.
+"""
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FENCE = re.compile(r'^```(\w*)\n(.*?)^```$', re.M | re.S)
+PRELUDE = '''#include <tidemark/tidemark.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+'''
+DECLARATION = re.compile(r'^(#include|struct|class|template|void|int|using|namespace|inline)\b')
+DURATION = re.compile(r'\b\d+(\.\d+)? (ns|us|ms|s)\b')
+
+
+def plain(output):
+    return [DURATION.sub('<duration>', line.rstrip()) for line in output.strip().splitlines()]
+
+
+def source_of(block):
+    if 'int main(' in block:
+        return block
+    first = next(line for line in block.splitlines() if line.strip() and not line.startswith('//'))
+    if DECLARATION.match(first):
+        return PRELUDE + block
+    return f'{PRELUDE}void shown();\nvoid shown() {{\n{block}}}\n'
+
+
+def verdict(command, name, block, output):
+    """What is wrong with one block; empty where nothing is."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / 'block.cpp'
+        source.write_text(source_of(block))
+        is_program = 'int main(' in block
+        target = ['-o', os.path.join(folder, 'block'), '-pthread'] if is_program else ['-fsyntax-only']
+        built = subprocess.run([*command, '-std=c++17', '-O2', '-Wall', '-Wextra', '-Wpedantic', '-Werror',
+                                '-Wno-unused-variable', f'-I{ROOT / "include"}', str(source), *target],
+                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if built.returncode != 0:
+            return f'{name}: does not compile\n{built.stdout[:1500]}'
+        if not is_program or output is None:
+            return ''
+        ran = subprocess.run([os.path.join(folder, 'block')], cwd=folder, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
+        if ran.returncode != 0 or plain(ran.stdout) != plain(output):
+            return f'{name}: exit {ran.returncode}; it prints\n{ran.stdout}\nand the text says\n{output}'
+        return ''
+
+
+def main():
+    command = sys.argv[1:]
+    jobs, outputs = [], 0
+    for page in [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md')), ROOT / 'bench' / 'README.md']:
+        if not page.exists():
+            continue
+        text = page.read_text()
+        blocks = [(m.group(1), m.group(2), text.count('\n', 0, m.start()) + 1) for m in FENCE.finditer(text)]
+        shown = [b for b in blocks if b[0] != 'sh']
+        for i, (kind, block, line) in enumerate(shown):
+            if kind != 'cpp':
+                continue
+            output = shown[i + 1][1] if i + 1 < len(shown) and shown[i + 1][0] == 'text' and 'int main(' in block else None
+            outputs += output is not None
+            jobs.append((command, f'{page.relative_to(ROOT)}:{line}', block, output))
+    quickstart = (ROOT / 'examples' / 'quickstart.cpp').read_text().split('\n', 1)[1]  # without its license line
+    first = jobs[0][2]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        problems = [p for p in pool.map(lambda job: verdict(*job), jobs) if p]
+    if first != quickstart:
+        problems.append('README.md: its first program is not examples/quickstart.cpp')
+    print('\n'.join(problems) if problems else f'{len(jobs)} blocks compile, {outputs} print what the text says')
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
