@@ -99,7 +99,8 @@ struct ledger_state {
   const char* hook_reason = "";
   std::atomic<bool> hook_seen{false};  // an event came through the hook's own functions
 
-  spin_lock slots_lock;                     // the three lists below
+  spin_lock slots_lock;                     // the lists below
+  std::atomic<std::uint32_t> slot_count{0};
   std::atomic<slot*> newest_slot{nullptr};  // every slot but `shared`, whether or not it has a thread
   slot* free_slots = nullptr;
   window_node* free_windows = nullptr;  // of the process account, linked by `older`
@@ -156,13 +157,44 @@ void for_each_slot(F f) noexcept {
   f(ledger.shared);
 }
 
-inline slot* take_slot() noexcept {
-  {
-    const spin_guard held(ledger.slots_lock);
-    if (slot* s = ledger.free_slots) {
-      ledger.free_slots = s->next_free;
-      return s;
+/// Takes the slot from its thread. False: it has none, or someone else is taking it.
+[[nodiscard]] inline bool claim_slot(slot& s) noexcept {
+  return s.has_thread.exchange(false, std::memory_order_acquire);  // pairs with begin_thread()
+}
+
+/// A claimed slot waits for the next thread.
+inline void free_slot(slot& s) noexcept {
+  s.forget_nodes();
+  s.account.end();
+  const spin_guard held(ledger.slots_lock);
+  s.next_free = ledger.free_slots;
+  ledger.free_slots = &s;
+}
+
+// A thread that had its first event in the destructor of another key may end before the rounds are over; its exit function
+// then never runs. The system knows that it is gone.
+TIDEMARK_COLD inline void reap_slots() noexcept {
+  for (slot* s = ledger.newest_slot.load(std::memory_order_acquire); s != nullptr; s = s->next) {  // take_slot()
+    if (s->has_thread.load(std::memory_order_acquire) && !os::is_thread_alive(s->thread_id) && claim_slot(*s)) {
+      free_slot(*s);
     }
+  }
+}
+
+[[nodiscard]] inline slot* take_free_slot() noexcept {
+  const spin_guard held(ledger.slots_lock);
+  slot* s = ledger.free_slots;
+  if (s != nullptr) ledger.free_slots = s->next_free;
+  return s;
+}
+
+[[nodiscard]] inline slot* take_slot() noexcept {
+  if (slot* s = take_free_slot()) return s;
+  // Each time their number has doubled: one system call per slot in the long run.
+  const std::uint32_t count = ledger.slot_count.load(std::memory_order_relaxed);  // a hint
+  if ((count & (count - 1)) == 0) {
+    reap_slots();
+    if (slot* s = take_free_slot()) return s;
   }
   void* pages = ledger.memory.map(sizeof(slot));
   if (pages == nullptr) return nullptr;
@@ -170,16 +202,8 @@ inline slot* take_slot() noexcept {
   const spin_guard held(ledger.slots_lock);
   s->next = ledger.newest_slot.load(std::memory_order_relaxed);
   ledger.newest_slot.store(s, std::memory_order_release);  // pairs with for_each_slot()
+  ledger.slot_count.fetch_add(1, std::memory_order_relaxed);
   return s;
-}
-
-inline void free_slot(slot& s) noexcept {
-  s.forget_nodes();
-  s.account.end();
-  s.has_thread = false;
-  const spin_guard held(ledger.slots_lock);
-  s.next_free = ledger.free_slots;
-  ledger.free_slots = &s;
 }
 
 // Runs when a thread ends, after its C++ thread-locals. It re-arms itself to the last round, since other keys' destructors
@@ -188,7 +212,7 @@ inline void on_thread_exit(void* p) noexcept {
   slot& s = *static_cast<slot*>(p);
   if (++s.exit_rounds < os::thread_exit_rounds && ledger.thread_exit.set(&s)) return;
   this_thread.word = word_gone;
-  free_slot(s);
+  if (claim_slot(s)) free_slot(s);
 }
 
 // ---- fork ----
@@ -239,7 +263,7 @@ inline void after_fork_in_child() noexcept {
   unlock_after_fork();
   slot* mine = is_slot(this_thread.word) ? slot_of(this_thread.word) : nullptr;
   for (slot* s = ledger.newest_slot.load(std::memory_order_relaxed); s != nullptr; s = s->next) {  // the only thread
-    if (s != mine && s->has_thread) free_slot(*s);
+    if (s != mine && claim_slot(*s)) free_slot(*s);
   }
   if (mine != nullptr) mine->thread_id = os::thread_id();
   registries_on_fork(fork_moment::after_in_child);
@@ -300,7 +324,7 @@ TIDEMARK_COLD inline slot* begin_thread() noexcept {
   } else {
     s->start(ledger.process, ledger.settle_bytes, ledger.table_lock);
     s->thread_id = os::thread_id();
-    s->has_thread = true;
+    s->has_thread.store(true, std::memory_order_release);  // pairs with claim_slot()
     s->gate = (ledger.ask_sizes ? gate_ask_sizes : 0U) | (this_thread.quiet_depth > 0 ? gate_quiet : 0U);
     ledger.thread_exit.set(s);
     publish_word(*s);

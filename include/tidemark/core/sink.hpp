@@ -110,7 +110,7 @@ class TIDEMARK_EXPORT sink_registry {
       const spin_guard held(lock_);
       if (list_ != old) continue;
       count_.store(fresh->size(), std::memory_order_release);  // pairs with is_empty()
-      list_ = std::move(fresh);
+      list_ = fresh->empty() ? nullptr : std::move(fresh);
       return;
     }
   }

@@ -24,6 +24,12 @@
 
 #include <tidemark/core/detail/os_clock.hpp>
 
+#if TIDEMARK_HAS_POSIX()
+// LeakSanitizer's own: what such a region points to is no leak. Null where no leak checker is linked.
+extern "C" TIDEMARK_WEAK void __lsan_register_root_region(const void* begin, std::size_t bytes);
+extern "C" TIDEMARK_WEAK void __lsan_unregister_root_region(const void* begin, std::size_t bytes);
+#endif
+
 namespace tidemark {
 inline namespace v0 {
 namespace detail {
@@ -35,10 +41,15 @@ namespace os {
   const int saved = errno;
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   errno = saved;
-  return p == MAP_FAILED ? nullptr : p;
+  if (p == MAP_FAILED) return nullptr;
+  if (&__lsan_register_root_region != nullptr) __lsan_register_root_region(p, bytes);
+  return p;
 }
 
-inline void unmap_pages(void* p, std::size_t bytes) noexcept { munmap(p, bytes); }
+inline void unmap_pages(void* p, std::size_t bytes) noexcept {
+  if (&__lsan_unregister_root_region != nullptr) __lsan_unregister_root_region(p, bytes);
+  munmap(p, bytes);
+}
 
 #else
 

@@ -2,6 +2,7 @@
 // The contract: what the core asks of the system about threads.
 //   yield_thread()            gives up this thread's turn
 //   thread_id(), process_id() the system's own numbers, 0 where there are none
+//   is_thread_alive(id)       false only where that thread of this process has ended
 //   no_cancellation           while it stands, pthread_cancel() of this thread waits
 //   at_thread_exit            a value per thread, whose function runs when the thread ends, after its C++ thread-locals
 //   at_fork(...)              functions run before a fork, and after it in the parent and in the child
@@ -13,6 +14,8 @@
 #include <tidemark/config/platform.hpp>
 
 #if TIDEMARK_HAS_POSIX()
+  #include <cerrno>
+
   #include <limits.h>
   #include <pthread.h>
   #include <sched.h>
@@ -40,6 +43,18 @@ inline std::uint64_t thread_id() noexcept {
 }
 
 inline std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(getpid()); }
+
+inline bool is_thread_alive(std::uint64_t id) noexcept {
+  #if TIDEMARK_HAS_LINUX()
+  const int saved = errno;
+  const bool is_alive = syscall(SYS_tgkill, getpid(), static_cast<pid_t>(id), 0) == 0 || errno != ESRCH;
+  errno = saved;
+  return is_alive;
+  #else
+  static_cast<void>(id);
+  return true;
+  #endif
+}
 
 /// A write is a cancellation point, and the unwinding that cancels a thread would end the program in a destructor.
 class no_cancellation {
@@ -79,6 +94,7 @@ inline bool at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) n
 inline void yield_thread() noexcept {}
 inline std::uint64_t thread_id() noexcept { return 0; }
 inline std::uint64_t process_id() noexcept { return 0; }
+inline bool is_thread_alive(std::uint64_t) noexcept { return true; }
 class no_cancellation {};
 inline constexpr int thread_exit_rounds = 1;
 

@@ -119,7 +119,7 @@ struct slot {
   int exit_rounds = 0;
   std::atomic<std::uint32_t> abandoned{0};  // nodes that others closed; any thread adds
 
-  bool has_thread = false;
+  std::atomic<bool> has_thread{false};
   slot* next = nullptr;       // in the list of all slots
   slot* next_free = nullptr;  // in the list of slots without a thread
 
