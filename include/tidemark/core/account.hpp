@@ -357,7 +357,7 @@ class shared_account {
   [[nodiscard]] window_usage read_locked(const window_node& w, std::int64_t settle_bytes) noexcept {
     fold();
     window_usage u = usage_of(w, live(), totals());
-    // Allocations that other threads have not settled yet; they are at most `settle_bytes` each.
+    // Allocations that other threads have not settled yet; they are at most twice `settle_bytes` each.
     for (const thread_account* t = accounts_; t != nullptr; t = t->next_) {
       raise_to(u.largest_bytes, t->shared_largest_.load());
       raise_to(u.largest_bytes, t->largest_.load());

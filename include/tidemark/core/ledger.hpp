@@ -33,8 +33,9 @@ namespace detail {
 struct hook_descriptor {
   hook_kind kind;  // none where this build cannot have the hook, and `limits` says why
   std::int64_t settle_bytes;
-  const char* limits;                       // what this mode does not see; empty otherwise
-  bool (*sizes_in_chunk_words)() noexcept;  // whether glibc's bookkeeping word can be trusted; asked once
+  const char* limits;                   // what this mode does not see; empty otherwise
+  bool (*must_ask_sizes)() noexcept;    // whether sizes come from the allocator below; called once, before any block
+  void (*first_size_query)() noexcept;  // asks the allocator for a size, once per thread that will
 };
 
 }  // namespace detail
@@ -48,13 +49,12 @@ namespace tidemark {
 inline namespace v0 {
 namespace detail {
 
-// The thread's word: a slot's address, or one of these. Whatever is not a clean slot is not positive, so that the hot path
-// tests one sign.
-inline constexpr std::intptr_t word_none = 0;         // no event yet
+// The thread's word: a slot's address; minus a slot's address where a gate flag is set; or one of these. Whatever is not a
+// clean slot is negative, so that the hot path tests one sign.
 inline constexpr std::intptr_t word_being_born = -1;  // events go to the shared slot
 inline constexpr std::intptr_t word_gone = -2;        // the same, for the rest of the thread's life
 inline constexpr std::intptr_t word_passing = -3;     // the library asks the allocator something: events pass uncounted
-inline constexpr std::intptr_t word_flag = INTPTR_MIN;  // added to a slot with a gate
+inline constexpr std::intptr_t word_none = -4;        // no event yet
 
 struct delivery;  // core/sink: a call into a sink that this thread is inside
 
@@ -99,7 +99,7 @@ struct ledger_state {
   const char* hook_reason = "";
   std::atomic<bool> hook_seen{false};  // an event came through the hook's own functions
 
-  spin_lock slots_lock;                     // the lists below
+  spin_lock slots_lock;  // the lists below
   std::atomic<std::uint32_t> slot_count{0};
   std::atomic<slot*> newest_slot{nullptr};  // every slot but `shared`, whether or not it has a thread
   slot* free_slots = nullptr;
@@ -129,14 +129,13 @@ TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline ledger_state ledger;
 
 // ---- slots ----
 
-[[nodiscard]] TIDEMARK_ALWAYS_INLINE bool is_slot(std::intptr_t word) noexcept {
-  return word > 0 || word < word_passing;
-}
+[[nodiscard]] TIDEMARK_ALWAYS_INLINE bool is_slot(std::intptr_t word) noexcept { return word >= 0 || word < word_none; }
 [[nodiscard]] TIDEMARK_ALWAYS_INLINE slot* slot_of(std::intptr_t word) noexcept {
-  return reinterpret_cast<slot*>(word & ~word_flag);
+  return reinterpret_cast<slot*>(word < 0 ? -word : word);
 }
 inline void publish_word(slot& s) noexcept {
-  this_thread.word = reinterpret_cast<std::intptr_t>(&s) | (s.gate != 0 ? word_flag : 0);
+  const auto address = reinterpret_cast<std::intptr_t>(&s);
+  this_thread.word = s.gate == 0 ? address : -address;
 }
 
 /// Runs `f(slot&)` on the slot of those who have none, one thread at a time. Everything settles at once there.
@@ -157,9 +156,9 @@ void for_each_slot(F f) noexcept {
   f(ledger.shared);
 }
 
-/// Takes the slot from its thread. False: it has none, or someone else is taking it.
-[[nodiscard]] inline bool claim_slot(slot& s) noexcept {
-  return s.has_thread.exchange(false, std::memory_order_acquire);  // pairs with begin_thread()
+/// Takes the slot from that thread. False: it is another's by now, or nobody's.
+[[nodiscard]] inline bool claim_slot(slot& s, std::uint64_t thread_id) noexcept {
+  return thread_id != 0 && s.thread_id.compare_exchange_strong(thread_id, 0);
 }
 
 /// A claimed slot waits for the next thread.
@@ -175,9 +174,8 @@ inline void free_slot(slot& s) noexcept {
 // then never runs. The system knows that it is gone.
 TIDEMARK_COLD inline void reap_slots() noexcept {
   for (slot* s = ledger.newest_slot.load(std::memory_order_acquire); s != nullptr; s = s->next) {  // take_slot()
-    if (s->has_thread.load(std::memory_order_acquire) && !os::is_thread_alive(s->thread_id) && claim_slot(*s)) {
-      free_slot(*s);
-    }
+    const std::uint64_t id = s->thread_id.load(std::memory_order_acquire);  // pairs with begin_thread()
+    if (id != 0 && !os::is_thread_alive(id) && claim_slot(*s, id)) free_slot(*s);
   }
 }
 
@@ -212,7 +210,7 @@ inline void on_thread_exit(void* p) noexcept {
   slot& s = *static_cast<slot*>(p);
   if (++s.exit_rounds < os::thread_exit_rounds && ledger.thread_exit.set(&s)) return;
   this_thread.word = word_gone;
-  if (claim_slot(s)) free_slot(s);
+  if (claim_slot(s, s.thread_id.load(std::memory_order_relaxed))) free_slot(s);
 }
 
 // ---- fork ----
@@ -263,9 +261,9 @@ inline void after_fork_in_child() noexcept {
   unlock_after_fork();
   slot* mine = is_slot(this_thread.word) ? slot_of(this_thread.word) : nullptr;
   for (slot* s = ledger.newest_slot.load(std::memory_order_relaxed); s != nullptr; s = s->next) {  // the only thread
-    if (s != mine && claim_slot(*s)) free_slot(*s);
+    if (s != mine && claim_slot(*s, s->thread_id.load(std::memory_order_relaxed))) free_slot(*s);
   }
-  if (mine != nullptr) mine->thread_id = os::thread_id();
+  if (mine != nullptr) mine->thread_id.store(os::thread_id(), std::memory_order_relaxed);
   registries_on_fork(fork_moment::after_in_child);
   unlock_leaves();
   ledger.registry_lock.unlock();
@@ -289,7 +287,7 @@ inline void find_hook() noexcept {
   ::operator delete(probe);
   if (ledger.hook_seen.load(std::memory_order_relaxed)) {  // this thread wrote it
     ledger.hook = tidemark_hook.kind;
-    ledger.ask_sizes = !tidemark_hook.sizes_in_chunk_words();
+    ledger.ask_sizes = tidemark_hook.must_ask_sizes();
   } else {
     ledger.hook_reason =
         "the heap hook is linked, but operator new does not reach it: a tool intercepts it "
@@ -323,10 +321,14 @@ TIDEMARK_COLD inline slot* begin_thread() noexcept {
     this_thread.word = word_none;
   } else {
     s->start(ledger.process, ledger.settle_bytes, ledger.table_lock);
-    s->thread_id = os::thread_id();
-    s->has_thread.store(true, std::memory_order_release);  // pairs with claim_slot()
-    s->gate = (ledger.ask_sizes ? gate_ask_sizes : 0U) | (this_thread.quiet_depth > 0 ? gate_quiet : 0U);
+    s->thread_id.store(os::thread_id(), std::memory_order_release);  // pairs with reap_slots()
+    s->gate = this_thread.quiet_depth > 0 ? gate_quiet : 0U;
     ledger.thread_exit.set(s);
+    if (ledger.ask_sizes) {
+      // What an allocator allocates for its first query passes uncounted (gperftools' does); later ones go unguarded.
+      this_thread.word = word_passing;
+      tidemark_hook.first_size_query();
+    }
     publish_word(*s);
   }
   errno = saved;

@@ -114,6 +114,14 @@ class TIDEMARK_EXPORT path_tree {
   path_node other_;
 };
 
+/// The process's tree. Null: no memory for it.
+[[nodiscard]] inline path_tree* paths() noexcept {
+  if (path_tree* known = find_registry<path_tree>()) return known;
+  // Registered first, and so locked last before a fork: a new path takes the lock of the names inside the tree's own.
+  static_cast<void>(registry<name_table>());
+  return registry<path_tree>();
+}
+
 /// "train step/forward": the names from the outermost scope in, with '/' inside a name as %2F and '%' as %25.
 /// Throws: `std::bad_alloc`.
 [[nodiscard]] inline std::string path_text(const path_node* innermost) {

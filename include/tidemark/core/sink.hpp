@@ -169,7 +169,7 @@ inline void detach(std::shared_ptr<attached_sink>& s) noexcept {
   s->detached.store(true);  // in one order with deliver()
   contain_exceptions([&] { registry<sink_registry>()->remove(s.get()); }, [](const char*) {});  // it stays, detached
   if (this_thread.inside == nullptr) {
-    for (int turns = 0; s->calls.load(std::memory_order_acquire) != 0; ++turns) {  // pairs with deliver()
+    for (int turns = 0; s->calls.load() != 0; ++turns) {  // in one order with deliver(), after the store above
       turns < 100 ? os::yield_thread() : os::pause_ns(100'000);
     }
   }

@@ -25,7 +25,7 @@ const char tidemark_only_one_cpp_may_include_a_hook_header = 1;
 #if TIDEMARK_OPT_DISABLE
 
 extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
-    tidemark::hook_kind::none, 0, "the hook header was included with TIDEMARK_OPT_DISABLE=1", nullptr};
+    tidemark::hook_kind::none, 0, "the hook header was included with TIDEMARK_OPT_DISABLE=1", nullptr, nullptr};
 
 #elif TIDEMARK_HAS_CLANG() && (TIDEMARK_HAS_ASAN() || TIDEMARK_HAS_TSAN() || TIDEMARK_HAS_MSAN())
 
@@ -33,7 +33,7 @@ extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook
 extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
     tidemark::hook_kind::none, 0,
     "no heap hook in this build: clang's sanitizers define operator new themselves (g++ with a sanitizer has the hook)",
-    nullptr};
+    nullptr, nullptr};
 
 #else
 
@@ -78,8 +78,8 @@ TIDEMARK_COLD inline void* finish_birth(void* p, slot& s, std::size_t n) noexcep
 }
 
 /// A mapping of its own, which costs a system call anyway.
-TIDEMARK_COLD inline void* finish_mapped_birth(void* p, slot& s, std::size_t n) noexcept {
-  book_birth(s, p, usable_by_chunk_word(p), n);
+TIDEMARK_COLD inline void* finish_mapped_birth(void* p, std::size_t n) noexcept {
+  book_birth(*slot_of(this_thread.word), p, usable_by_chunk_word(p), n);
   return p;
 }
 
@@ -104,28 +104,41 @@ TIDEMARK_NOINLINE inline void delete_slowly(void* p) noexcept {
   real_free(p);
 }
 
-TIDEMARK_ALWAYS_INLINE void* allocate(std::size_t n) {
-  std::size_t padded = 0;
-  if (TIDEMARK_UNLIKELY(this_thread.word <= 0) || TIDEMARK_UNLIKELY(__builtin_add_overflow(n, stamp_bytes, &padded))) {
-    return new_or_bad_alloc(n, 0);
-  }
-  void* p = real_malloc(padded);
+// The two common paths: where sizes are read from glibc's own word, and where the allocator is asked.
+// One sign tells that the thread has a clean slot, and a size that can exist or a pointer that is not null.
+
+template <bool Ask>
+TIDEMARK_NOINLINE void* allocate(std::size_t n) {
+  if (TIDEMARK_UNLIKELY((this_thread.word | static_cast<std::intptr_t>(n)) < 0)) return new_or_bad_alloc(n, 0);
+  void* p = real_malloc(n + stamp_bytes);
   if (TIDEMARK_UNLIKELY(p == nullptr)) return new_or_bad_alloc(n, 0);
-  // Read again rather than kept: one instruction instead of a saved register. glibc's malloc does not change it.
+  std::size_t usable = 0;
+  if constexpr (Ask) {
+    usable = real_usable(p);
+  } else {
+    const std::size_t word = chunk_word(p);
+    if (TIDEMARK_UNLIKELY((word & chunk_is_mapped) != 0)) return finish_mapped_birth(p, n);
+    usable = usable_in_chunk(word);
+  }
+  // The word is read again rather than kept: one instruction instead of a saved register. No allocator changes it.
   slot& s = *reinterpret_cast<slot*>(this_thread.word);
-  const std::size_t word = chunk_word(p);
-  if (TIDEMARK_UNLIKELY((word & chunk_is_mapped) != 0)) return finish_mapped_birth(p, s, n);
-  if (TIDEMARK_UNLIKELY(!try_book_birth(s, p, (word & ~std::size_t{7}) - sizeof word, n))) return finish_birth(p, s, n);
+  if (TIDEMARK_UNLIKELY(!try_book_birth(s, p, usable, n))) return finish_birth(p, s, n);
   return p;
 }
 
-TIDEMARK_ALWAYS_INLINE void release(void* p) noexcept {
-  const std::intptr_t thread = this_thread.word;
-  if (TIDEMARK_UNLIKELY(thread <= 0) || TIDEMARK_UNLIKELY(p == nullptr)) return delete_slowly(p);
-  const std::size_t word = chunk_word(p);
-  if (TIDEMARK_UNLIKELY((word & chunk_is_mapped) != 0)) return delete_slowly(p);
-  slot& s = *reinterpret_cast<slot*>(thread);
-  const std::size_t usable = (word & ~std::size_t{7}) - sizeof word;
+template <bool Ask>
+TIDEMARK_NOINLINE void release(void* p) noexcept {
+  if (TIDEMARK_UNLIKELY((this_thread.word | (reinterpret_cast<std::intptr_t>(p) - 1)) < 0)) return delete_slowly(p);
+  std::size_t usable = 0;
+  if constexpr (Ask) {
+    usable = real_usable(p);
+    if (TIDEMARK_UNLIKELY(usable < stamp_bytes)) return delete_slowly(p);
+  } else {
+    const std::size_t word = chunk_word(p);
+    if (TIDEMARK_UNLIKELY((word & chunk_is_mapped) != 0)) return delete_slowly(p);
+    usable = usable_in_chunk(word);
+  }
+  slot& s = *reinterpret_cast<slot*>(this_thread.word);
   stamp was;
   if (TIDEMARK_UNLIKELY(!read_stamp(was, p, usable, ledger.secret))) return finish_foreign_death(p, s);
   wipe_stamp(p, usable);
@@ -133,6 +146,20 @@ TIDEMARK_ALWAYS_INLINE void release(void* p) noexcept {
   s.owned[was.owner].subtract(static_cast<std::int64_t>(was.size));
   if (TIDEMARK_UNLIKELY(!s.account.try_freed(was.size))) return finish_death(p, s, was.size);
   real_free(p);
+}
+
+/// Which of the two, chosen before any thread has a slot; until then each goes the slow way.
+struct common_paths {
+  void* (*allocate)(std::size_t);
+  void (*release)(void*) noexcept;
+};
+TIDEMARK_CONSTINIT inline common_paths common{allocate<false>, release<false>};
+
+inline bool must_ask_sizes() noexcept {
+  hide_allocator();
+  const bool must = !chunk_words_agree();
+  if (must) common = {allocate<true>, release<true>};
+  return must;
 }
 
 // The nothrow forms must swallow the bad_alloc that a new-handler may throw.
@@ -154,7 +181,8 @@ TIDEMARK_NOINLINE inline void* nothrow_new(std::size_t n, std::size_t alignment)
 }  // namespace tidemark
 
 extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
-    tidemark::hook_kind::global_new, TIDEMARK_OPT_SETTLE_BYTES, "", tidemark::detail::hook::chunk_words_agree};
+    tidemark::hook_kind::global_new, TIDEMARK_OPT_SETTLE_BYTES, "", tidemark::detail::hook::must_ask_sizes,
+    tidemark::detail::hook::first_size_query};
 
 // The ledger is prepared while the program has one thread, by the first event or here, whichever comes first: preparing it
 // asks the dynamic linker, whose lock another thread could hold.
@@ -164,8 +192,8 @@ extern "C" __attribute__((constructor)) inline void tidemark_prepare_hook() {
 
   #define TIDEMARK_DETAIL_OPERATOR TIDEMARK_EXPORT void
 
-TIDEMARK_DETAIL_OPERATOR* operator new(std::size_t n) { return tidemark::detail::hook::allocate(n); }
-TIDEMARK_DETAIL_OPERATOR* operator new[](std::size_t n) { return tidemark::detail::hook::allocate(n); }
+TIDEMARK_DETAIL_OPERATOR* operator new(std::size_t n) { return tidemark::detail::hook::common.allocate(n); }
+TIDEMARK_DETAIL_OPERATOR* operator new[](std::size_t n) { return tidemark::detail::hook::common.allocate(n); }
 TIDEMARK_DETAIL_OPERATOR* operator new(std::size_t n, const std::nothrow_t&) noexcept {
   return tidemark::detail::hook::nothrow_new(n, 0);
 }
@@ -185,29 +213,33 @@ TIDEMARK_DETAIL_OPERATOR* operator new[](std::size_t n, std::align_val_t a, cons
   return tidemark::detail::hook::nothrow_new(n, static_cast<std::size_t>(a));
 }
 
-TIDEMARK_DETAIL_OPERATOR operator delete(void* p) noexcept { tidemark::detail::hook::release(p); }
-TIDEMARK_DETAIL_OPERATOR operator delete[](void* p) noexcept { tidemark::detail::hook::release(p); }
-TIDEMARK_DETAIL_OPERATOR operator delete(void* p, std::size_t) noexcept { tidemark::detail::hook::release(p); }
-TIDEMARK_DETAIL_OPERATOR operator delete[](void* p, std::size_t) noexcept { tidemark::detail::hook::release(p); }
+TIDEMARK_DETAIL_OPERATOR operator delete(void* p) noexcept { tidemark::detail::hook::common.release(p); }
+TIDEMARK_DETAIL_OPERATOR operator delete[](void* p) noexcept { tidemark::detail::hook::common.release(p); }
+TIDEMARK_DETAIL_OPERATOR operator delete(void* p, std::size_t) noexcept { tidemark::detail::hook::common.release(p); }
+TIDEMARK_DETAIL_OPERATOR operator delete[](void* p, std::size_t) noexcept { tidemark::detail::hook::common.release(p); }
 TIDEMARK_DETAIL_OPERATOR operator delete(void* p, const std::nothrow_t&) noexcept {
-  tidemark::detail::hook::release(p);
+  tidemark::detail::hook::common.release(p);
 }
 TIDEMARK_DETAIL_OPERATOR operator delete[](void* p, const std::nothrow_t&) noexcept {
-  tidemark::detail::hook::release(p);
+  tidemark::detail::hook::common.release(p);
 }
-TIDEMARK_DETAIL_OPERATOR operator delete(void* p, std::align_val_t) noexcept { tidemark::detail::hook::release(p); }
-TIDEMARK_DETAIL_OPERATOR operator delete[](void* p, std::align_val_t) noexcept { tidemark::detail::hook::release(p); }
+TIDEMARK_DETAIL_OPERATOR operator delete(void* p, std::align_val_t) noexcept {
+  tidemark::detail::hook::common.release(p);
+}
+TIDEMARK_DETAIL_OPERATOR operator delete[](void* p, std::align_val_t) noexcept {
+  tidemark::detail::hook::common.release(p);
+}
 TIDEMARK_DETAIL_OPERATOR operator delete(void* p, std::size_t, std::align_val_t) noexcept {
-  tidemark::detail::hook::release(p);
+  tidemark::detail::hook::common.release(p);
 }
 TIDEMARK_DETAIL_OPERATOR operator delete[](void* p, std::size_t, std::align_val_t) noexcept {
-  tidemark::detail::hook::release(p);
+  tidemark::detail::hook::common.release(p);
 }
 TIDEMARK_DETAIL_OPERATOR operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept {
-  tidemark::detail::hook::release(p);
+  tidemark::detail::hook::common.release(p);
 }
 TIDEMARK_DETAIL_OPERATOR operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept {
-  tidemark::detail::hook::release(p);
+  tidemark::detail::hook::common.release(p);
 }
 
   #undef TIDEMARK_DETAIL_OPERATOR

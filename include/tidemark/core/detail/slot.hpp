@@ -24,8 +24,7 @@ inline constexpr std::uint32_t path_capacity = 65'536;
 
 /// What takes a thread off the fast path; kept in `slot::gate`.
 enum gate_flag : std::uint32_t {
-  gate_quiet = 1,      // blocks are the library's own, or hidden by the user
-  gate_ask_sizes = 2,  // the allocator's bookkeeping word cannot be read
+  gate_quiet = 1,  // blocks are the library's own, or hidden by the user
 };
 
 struct slot;
@@ -115,13 +114,12 @@ struct slot {
   balance quiet_blocks;
 
   thread_frame* innermost = nullptr;  // the newest open scope
-  std::uint64_t thread_id = 0;
   int exit_rounds = 0;
   std::atomic<std::uint32_t> abandoned{0};  // nodes that others closed; any thread adds
 
-  std::atomic<bool> has_thread{false};
-  slot* next = nullptr;       // in the list of all slots
-  slot* next_free = nullptr;  // in the list of slots without a thread
+  std::atomic<std::uint64_t> thread_id{0};  // the system's number of the thread that has it; 0: none has
+  slot* next = nullptr;                     // in the list of all slots
+  slot* next_free = nullptr;                // in the list of slots without a thread
 
   static constexpr std::uint32_t first_owned_capacity = 256;
   balance first_owned[first_owned_capacity];
@@ -146,8 +144,11 @@ struct slot {
   }
 
   /// Makes room for the bytes of `id`. False: no memory for a larger table.
-  [[nodiscard]] bool reserve_owner(std::uint32_t id, arena& memory, spin_lock& table_lock) noexcept {
-    if (id < owned_capacity) return true;
+  [[nodiscard]] TIDEMARK_ALWAYS_INLINE bool reserve_owner(std::uint32_t id, arena& memory,
+                                                          spin_lock& table_lock) noexcept {
+    return TIDEMARK_LIKELY(id < owned_capacity) || grow_owned(id, memory, table_lock);
+  }
+  [[nodiscard]] TIDEMARK_COLD bool grow_owned(std::uint32_t id, arena& memory, spin_lock& table_lock) noexcept {
     std::uint32_t capacity = owned_capacity;
     while (capacity <= id) capacity *= 4;
     auto* grown = static_cast<balance*>(memory.map(capacity * sizeof(balance)));
@@ -232,8 +233,10 @@ struct slot {
   }
 
   /// Drops what other threads gave up.
-  void sweep_abandoned() noexcept {
-    if (TIDEMARK_LIKELY(abandoned.load(std::memory_order_relaxed) == 0)) return;  // a miss is seen the next time
+  TIDEMARK_ALWAYS_INLINE void sweep_abandoned() noexcept {
+    if (TIDEMARK_UNLIKELY(abandoned.load(std::memory_order_relaxed) != 0)) sweep_now();  // a miss is seen the next time
+  }
+  TIDEMARK_COLD void sweep_now() noexcept {
     abandoned.exchange(0, std::memory_order_acquire);  // pairs with abandon(): whatever it counted, the loops see
     for_each_window([this](thread_window& w) {
       if (w.is_abandoned()) drop(w);

@@ -27,31 +27,38 @@ inline namespace v0 {
 namespace detail {
 namespace hook {
 
-// The allocator below is called through pointers that the compiler cannot see through. With a visible `malloc` and
-// -D_FORTIFY_SOURCE=3 the stamp would abort as a write past the end, and clang would delete its wiping before `free`.
-template <class F>
-TIDEMARK_ALWAYS_INLINE F* opaque(F* function) noexcept {
-  asm("" : "+r"(function));
-  return function;
-}
+/// The allocator below, called through pointers that the compiler cannot see through. With a visible `malloc` and
+/// -D_FORTIFY_SOURCE=3 the stamp would abort as a write past the end, and clang would delete its wiping before `free`.
+struct allocator_below {
+  void* (*malloc)(std::size_t) noexcept;
+  void (*free)(void*) noexcept;
+  int (*posix_memalign)(void**, std::size_t, std::size_t) noexcept;
+  std::size_t (*malloc_usable_size)(void*) noexcept;
+};
+
+// Here and not in the ledger: it belongs to the one file that includes a hook, and the first event needs it initialised.
+TIDEMARK_CONSTINIT inline allocator_below below{&std::malloc, &std::free, &::posix_memalign, &::malloc_usable_size};
 
 TIDEMARK_ALWAYS_INLINE void* real_malloc(std::size_t n) noexcept {
-  void* p = opaque(&std::malloc)(n);
+  void* p = below.malloc(n);
   asm("" : "+r"(p));  // clang -O3 drops reads in front of a block that it knows to be fresh
   return p;
 }
 
-TIDEMARK_ALWAYS_INLINE void real_free(void* p) noexcept { opaque (&std::free)(p); }
+TIDEMARK_ALWAYS_INLINE void real_free(void* p) noexcept { below.free(p); }
 
 inline void* real_aligned(std::size_t alignment, std::size_t n) noexcept {
   void* p = nullptr;
   if (alignment < sizeof(void*)) alignment = sizeof(void*);
-  if (opaque(&posix_memalign)(&p, alignment, n) != 0) return nullptr;
+  if (below.posix_memalign(&p, alignment, n) != 0) return nullptr;
   asm("" : "+r"(p));
   return p;
 }
 
-inline std::size_t real_usable(void* p) noexcept { return opaque(&malloc_usable_size)(p); }
+TIDEMARK_ALWAYS_INLINE std::size_t real_usable(void* p) noexcept { return below.malloc_usable_size(p); }
+
+/// Once, before any block: from here on no compiler, with whole-program knowledge either, knows what `below` holds.
+inline void hide_allocator() noexcept { asm volatile("" : "+m"(below)); }
 
 // glibc keeps the size of a block in the word in front of it, with three flags in the low bits; bit 1 says that the block
 // is a mapping of its own, which has one more word in front.
@@ -62,6 +69,13 @@ inline constexpr std::size_t chunk_is_mapped = 2;
   std::size_t word = 0;
   std::memcpy(&word, static_cast<const unsigned char*>(p) - sizeof word, sizeof word);
   return word;
+}
+
+/// Of a block that is no mapping of its own.
+[[nodiscard]] TIDEMARK_ALWAYS_INLINE std::size_t usable_in_chunk(std::size_t word) noexcept {
+  std::size_t size = word & ~std::size_t{7};
+  asm("" : "+r"(size));  // clang would add before it masks, and then once more for the place of each word
+  return size - sizeof word;
 }
 
 [[nodiscard]] inline std::size_t usable_by_chunk_word(const void* p) noexcept {
@@ -76,9 +90,9 @@ inline bool chunk_words_agree() noexcept {
   return false;
 #else
   Dl_info libc{};
-  Dl_info below{};
+  Dl_info allocator{};
   if (dladdr(reinterpret_cast<void*>(&gnu_get_libc_version), &libc) == 0 ||
-      dladdr(reinterpret_cast<void*>(opaque(&std::malloc)), &below) == 0 || libc.dli_fbase != below.dli_fbase) {
+      dladdr(reinterpret_cast<void*>(below.malloc), &allocator) == 0 || libc.dli_fbase != allocator.dli_fbase) {
     return false;
   }
   // A mapping of its own starts above 32 MiB at the latest; freeing a smaller one would move glibc's threshold.
@@ -135,16 +149,16 @@ inline void book_death(slot& s, const stamp& was) noexcept {
   s.account.freed(was.size);
 }
 
-/// Asks the allocator for the usable size. What it allocates meanwhile passes uncounted (gperftools' first call does).
-inline std::size_t ask_usable(void* p) noexcept {
-  const std::intptr_t word = this_thread.word;
-  this_thread.word = word_passing;
-  const std::size_t usable = real_usable(p);
-  this_thread.word = word;
-  return usable;
+/// The first size query of a thread, whose word says that events pass.
+inline void first_size_query() noexcept {
+  void* p = real_malloc(1);
+  if (p != nullptr) static_cast<void>(real_usable(p));
+  real_free(p);
 }
 
-inline std::size_t usable_bytes(void* p) noexcept { return ledger.ask_sizes ? ask_usable(p) : usable_by_chunk_word(p); }
+inline std::size_t usable_bytes(void* p) noexcept {
+  return ledger.ask_sizes ? real_usable(p) : usable_by_chunk_word(p);
+}
 
 /// This thread's slot, or null where events go to the shared one.
 TIDEMARK_ALWAYS_INLINE slot* slot_for_event() noexcept {
@@ -167,7 +181,8 @@ TIDEMARK_NOINLINE inline void book_death_slowly(void* p) noexcept {
   const std::size_t usable = usable_bytes(p);
   const auto book = [=](slot& s) {
     stamp was;
-    if (!read_stamp(was, p, usable, ledger.secret)) return s.foreign_frees.add(1);
+    // Other allocators have blocks too small for a stamp: what lies in front of them is not ours to read.
+    if (usable < stamp_bytes || !read_stamp(was, p, usable, ledger.secret)) return s.foreign_frees.add(1);
     wipe_stamp(p, usable);
     book_death(s, was);
   };

@@ -46,16 +46,16 @@ void drop(slot_handle<Node>& h) noexcept {
 class frame {
  public:
   void enter(std::string_view name) noexcept {
-    path_tree* paths = registry<path_tree>();
+    path_tree* tree = paths();
     slot* s = current_slot();
-    thread_id_ = s == nullptr ? os::thread_id() : s->thread_id;
-    if (paths == nullptr) return;
+    thread_id_ = s == nullptr ? os::thread_id() : s->thread_id.load(std::memory_order_relaxed);  // this thread's
+    if (tree == nullptr) return;
     if (s == nullptr) {
-      path_ = paths->child(nullptr, name);
+      path_ = tree->child(nullptr, name);
       return;
     }
     s->sweep_abandoned();
-    path_ = paths->child(s->innermost == nullptr ? nullptr : s->innermost->path, name);
+    path_ = tree->child(s->innermost == nullptr ? nullptr : s->innermost->path, name);
     handle_ = handle_of(*s, s->open_frame(path_, path_->id, ledger.memory, ledger.table_lock));
     if (handle_.home != nullptr) depth_ = handle_.node->depth;
   }

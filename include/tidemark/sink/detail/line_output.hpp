@@ -11,6 +11,7 @@
 #include <tidemark/core/detail/os_message.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
+#include <tidemark/sink/detail/text.hpp>
 #include <tidemark/sys/file.hpp>
 
 namespace tidemark {
@@ -40,7 +41,11 @@ class line_output {
   void complain(int error) {
     if (has_complained_.exchange(true, std::memory_order_relaxed)) return;  // said by whoever came first
     const quiet hidden;
-    os::say(writer_, std::string(" cannot write to ") + file_.name() + ": ", append_file::describe(error),
+    std::string where = " cannot write to ";
+    std::string name = file_.name();
+    if (name.size() > 300) name.replace(150, name.size() - 300, "...");  // the reason must fit
+    append_printable(where, name);
+    os::say(writer_, where + ": ", append_file::describe(error),
             "; its records are dropped while that lasts (counted in self().dropped_records)");
   }
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// What the hook's tests share: whether this build has a hook, a reading of every count at one moment, and a barrier.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include <tidemark/config/platform.hpp>
+#include <tidemark/core/ledger.hpp>
+
+#include "test.hpp"
+
+namespace hooked {
+
+/// clang's sanitizer runtimes bring operators of their own, which leave no room for the hook.
+inline constexpr bool is_built =
+    !(TIDEMARK_HAS_CLANG() && (TIDEMARK_HAS_ASAN() || TIDEMARK_HAS_TSAN() || TIDEMARK_HAS_MSAN()));
+
+/// Whether there is anything to test; where there is not, every reading must say why.
+inline bool heap_is_seen() {
+  if (is_built) {
+    REQUIRE(tidemark::hook_state() == tidemark::hook_kind::global_new);
+    return true;
+  }
+  CHECK(tidemark::hook_state() == tidemark::hook_kind::none);
+  CHECK(!tidemark::hook_reason().empty());
+  CHECK(!tidemark::thread_usage().has_value());
+  CHECK(tidemark::thread_usage().why() == tidemark::hook_reason());
+  CHECK(tidemark::process_usage().why() == tidemark::hook_reason());
+  return false;
+}
+
+/// Everything that an event may change. Two of them are equal where nothing happened. Taking one allocates nothing, and so
+/// does not disturb what it reads.
+struct counts {
+  tidemark::usage thread = *tidemark::thread_usage();
+  tidemark::usage process = *tidemark::process_usage();
+  tidemark::self_report self = tidemark::self();
+};
+
+inline bool is_same(const tidemark::usage& a, const tidemark::usage& b) {
+  return a.live_bytes == b.live_bytes && a.peak_bytes == b.peak_bytes && a.live_blocks == b.live_blocks &&
+         a.allocations == b.allocations && a.deallocations == b.deallocations &&
+         a.allocated_bytes == b.allocated_bytes && a.freed_bytes == b.freed_bytes;
+}
+
+/// No event was counted between the two.
+inline bool is_same(const counts& a, const counts& b) {
+  return is_same(a.thread, b.thread) && is_same(a.process, b.process) && a.self.events == b.self.events &&
+         a.self.stamp_bytes == b.self.stamp_bytes && a.self.own_bytes == b.self.own_bytes;
+}
+
+/// Both accounts moved by that much, on this thread, and nothing else did.
+inline bool has_moved(const counts& from, const counts& to, std::int64_t bytes, std::int64_t blocks) {
+  return to.thread.live_bytes - from.thread.live_bytes == bytes &&
+         to.thread.live_blocks - from.thread.live_blocks == blocks &&
+         to.process.live_bytes - from.process.live_bytes == bytes &&
+         to.process.live_blocks - from.process.live_blocks == blocks &&
+         static_cast<std::int64_t>(to.self.stamp_bytes - from.self.stamp_bytes) == 16 * blocks &&
+         to.self.foreign_frees == from.self.foreign_frees;
+}
+
+/// Lets `n` threads pass together, again and again. std::barrier is C++20. Allocates nothing.
+class barrier {
+ public:
+  explicit barrier(int n) : n_(n) {}
+
+  void wait() {
+    std::unique_lock<std::mutex> held(mutex_);
+    const std::uint64_t turn = turn_;
+    if (++waiting_ == n_) {
+      waiting_ = 0;
+      ++turn_;
+      all_here_.notify_all();
+      return;
+    }
+    all_here_.wait(held, [&] { return turn_ != turn; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  int n_;
+  int waiting_ = 0;
+  std::uint64_t turn_ = 0;
+};
+
+/// Repeatable random numbers.
+class dice {
+ public:
+  explicit dice(std::uint64_t seed) : state_(seed * 0x9e37'79b9'7f4a'7c15U + 1) {}
+
+  std::uint64_t roll(std::uint64_t below) {
+    state_ = state_ * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
+    return (state_ >> 33) % below;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace hooked

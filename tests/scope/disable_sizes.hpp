@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// The same list of sizes, compiled on either side.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <tidemark/tidemark.hpp>
+
+#include "disable_other.hpp"
+
+inline int plus_one(int n) { return n + 1; }
+
+namespace {
+
+inline std::vector<std::size_t> sizes_here() {
+  using namespace tidemark;
+  return {
+      sizeof(scope),
+      sizeof(process_scope),
+      sizeof(basic_scope<meter::thread_heap, meter::process_heap, counted_steps>),
+      alignof(scope),
+      sizeof(meter::thread_heap::window),
+      sizeof(meter::process_heap::window),
+      sizeof(attachment),
+      sizeof(scope_record),
+      sizeof(meter_reading),
+      sizeof(usage),
+      sizeof(window_usage),
+      sizeof(reading<window_usage>),
+      sizeof(self_report),
+      sizeof(quiet),
+      sizeof(decltype(measure(plus_one, 1))),
+      sizeof(decltype(monitored("f", plus_one))),
+      sizeof(ring_sink),
+      sizeof(text_sink),
+      sizeof(json_sink),
+      sizeof(callback_sink),
+      sizeof(append_file),
+      sizeof(detail::ledger_state),
+      sizeof(detail::slot),
+      sizeof(detail::attached_sink),
+      sizeof(detail::path_tree),
+  };
+}
+
+}  // namespace
