@@ -362,6 +362,8 @@ class shared_account {
       raise_to(u.largest_bytes, t->shared_largest_.load());
       raise_to(u.largest_bytes, t->largest_.load());
     }
+    if (u.largest_bytes > u.allocated_bytes)
+      u.largest_bytes = u.allocated_bytes;  // that one was from before the window
     u.error_bound_bytes = w.users > 1 ? 2 * w.users * settle_bytes : 0;
     return u;
   }

@@ -72,9 +72,11 @@ class TIDEMARK_EXPORT path_tree {
     const std::uint64_t hash = hash_text(name, reinterpret_cast<std::uintptr_t>(parent));
     const auto matches = [=](const path_node& n) { return n.parent == parent && n.name == name; };
     if (const path_node* known = index_.find(hash, matches)) return known;
+    if (is_full_.load(std::memory_order_relaxed)) return overflow();  // a hint: add() decides
+    const std::string_view kept = intern(name);  // before the lock: the names have their own, and a fork takes both
     const spin_guard held(lock_);
     if (const path_node* known = index_.find(hash, matches)) return known;
-    return add(parent, name, hash);
+    return add(parent, kept, hash);
   }
 
   /// How many times a new path found no room.
@@ -91,14 +93,11 @@ class TIDEMARK_EXPORT path_tree {
     if (node != nullptr) {
       node->hash = hash;
       node->parent = parent;
-      node->name = intern(name);
+      node->name = name;
       node->id = next_id_;
     }
-    if (node == nullptr || !index_.insert(*node, ledger.memory)) {
-      overflows_.fetch_add(1, std::memory_order_relaxed);  // counter only
-      return &other_;
-    }
-    ++next_id_;
+    if (node == nullptr || !index_.insert(*node, ledger.memory)) return overflow();
+    if (++next_id_ == path_capacity) is_full_.store(true, std::memory_order_relaxed);  // a hint
     if (parent != nullptr) {
       auto& children = const_cast<path_node*>(parent)->first_child;
       node->next_sibling = children.load(std::memory_order_relaxed);  // written under this lock only
@@ -107,20 +106,18 @@ class TIDEMARK_EXPORT path_tree {
     return node;
   }
 
+  const path_node* overflow() noexcept {
+    overflows_.fetch_add(1, std::memory_order_relaxed);  // counter only
+    return &other_;
+  }
+
   spin_lock lock_;
   hash_index<path_node> index_;
+  std::atomic<bool> is_full_{false};
   std::uint32_t next_id_ = other_path_id + 1;
   std::atomic<std::uint64_t> overflows_{0};
   path_node other_;
 };
-
-/// The process's tree. Null: no memory for it.
-[[nodiscard]] inline path_tree* paths() noexcept {
-  if (path_tree* known = find_registry<path_tree>()) return known;
-  // Registered first, and so locked last before a fork: a new path takes the lock of the names inside the tree's own.
-  static_cast<void>(registry<name_table>());
-  return registry<path_tree>();
-}
 
 /// "train step/forward": the names from the outermost scope in, with '/' inside a name as %2F and '%' as %25.
 /// Throws: `std::bad_alloc`.

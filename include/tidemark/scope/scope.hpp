@@ -41,9 +41,11 @@ class basic_scope {
   basic_scope& operator=(const basic_scope&) = delete;
 
   ~basic_scope() {
+#if !TIDEMARK_OPT_DISABLE
     if (is_open_ && detail::has_sinks()) {
       detail::contain_exceptions([this] { end(); }, [](const char*) { detail::drop_record(); });
     }
+#endif
     windows_.drop();
     start_.place.leave();
   }
@@ -70,6 +72,7 @@ class basic_scope {
     is_open_ = false;
     typename windows::readings readings = windows_.close();
 #if TIDEMARK_OPT_DISABLE
+    const quiet hidden;
     scope_record record;
     record.owned_bytes = reading<std::int64_t>::absent("disabled");
 #else

@@ -46,7 +46,7 @@ void drop(slot_handle<Node>& h) noexcept {
 class frame {
  public:
   void enter(std::string_view name) noexcept {
-    path_tree* tree = paths();
+    path_tree* tree = registry<path_tree>();
     slot* s = current_slot();
     thread_id_ = s == nullptr ? os::thread_id() : s->thread_id.load(std::memory_order_relaxed);  // this thread's
     if (tree == nullptr) return;

@@ -37,7 +37,7 @@ class meter_windows {
   /// Their last readings, in the order of the meters.
   [[nodiscard]] readings close() noexcept {
     if (!windows_) return readings{absent<Meters>()...};
-    const auto close_each = [](auto&... w) { return readings{w.close()...}; };  // braces: from left to right
+    const auto close_each = [](auto&... w) { return readings{told_by<Meters>(w.close())...}; };  // from left to right
     readings last = std::apply(close_each, *windows_);
     windows_.reset();
     return last;
@@ -50,7 +50,7 @@ class meter_windows {
   [[nodiscard]] reading<window_usage> read() const {
     static_assert((std::is_same_v<Meter, Meters> || ...), "this scope has no such meter");
     if (!windows_) return absent<Meter>();
-    return std::get<index_of<Meter>()>(*windows_).usage();
+    return told_by<Meter>(std::get<index_of<Meter>()>(*windows_).usage());
   }
 
   template <class Meter>
@@ -61,6 +61,19 @@ class meter_windows {
   }
 
  private:
+  // Whether events are counted is the meter's to say, also where its windows leave the field at its default.
+  template <class Meter>
+  [[nodiscard]] static reading<window_usage> told_by(reading<window_usage> r) {
+    if constexpr (!Meter::counts_events) {
+      if (r) {
+        window_usage u = *r;
+        u.counts_events = false;
+        return u;
+      }
+    }
+    return r;
+  }
+
   template <class>
   [[nodiscard]] static reading<window_usage> absent() noexcept {
 #if TIDEMARK_OPT_DISABLE

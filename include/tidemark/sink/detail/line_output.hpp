@@ -21,11 +21,12 @@ namespace detail {
 /// Threads: `write` from any.
 class line_output {
  public:
-  /// `writer` names the sink in messages.
-  line_output(const char* writer, std::string path) : writer_(writer), file_(std::move(path)) {
+  /// `writer` names the sink in messages. The last argument keeps what the members allocate out of the user's numbers: it
+  /// lasts until they are made.
+  line_output(const char* writer, std::string path, const quiet& = quiet()) : writer_(writer), file_(std::move(path)) {
     if (file_.error() != 0) complain(file_.error());
   }
-  line_output(const char* writer, std::FILE* stream) : writer_(writer), file_(stream) {
+  line_output(const char* writer, std::FILE* stream, const quiet& = quiet()) : writer_(writer), file_(stream) {
     if (file_.error() != 0) complain(file_.error());
   }
 
