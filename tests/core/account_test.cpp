@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "barrier.hpp"
 #include "test.hpp"
 
 using tidemark::usage;
@@ -435,29 +436,6 @@ TEST_CASE("windows over many accounts have exact edges and counts, and a peak wi
 }
 
 namespace {
-
-class barrier {
- public:
-  explicit barrier(std::size_t parties) : parties_(parties) {}
-  void arrive_and_wait() {
-    std::unique_lock<std::mutex> held(mutex_);
-    const std::size_t round = round_;
-    if (++arrived_ == parties_) {
-      arrived_ = 0;
-      ++round_;
-      all_here_.notify_all();
-    } else {
-      all_here_.wait(held, [&] { return round_ != round; });
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable all_here_;
-  std::size_t parties_;
-  std::size_t arrived_ = 0;
-  std::size_t round_ = 0;
-};
 
 /// What the whole process holds, by the book: one number under one mutex, and the blocks in it.
 struct book {

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "barrier.hpp"
+#include "dice.hpp"
 #include "test.hpp"
 
 using tidemark::escape;
@@ -26,41 +28,6 @@ using tidemark::thread_usage;
 using tidemark::usage;
 
 namespace {
-
-class dice {
- public:
-  explicit dice(std::uint64_t seed) : state_(seed * 2'654'435'761U + 1) {}
-  std::uint64_t below(std::uint64_t n) {
-    state_ = state_ * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
-    return (state_ >> 33) % n;
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-class barrier {
- public:
-  explicit barrier(std::size_t parties) : parties_(parties) {}
-  void arrive_and_wait() {
-    std::unique_lock<std::mutex> held(mutex_);
-    const std::size_t round = round_;
-    if (++arrived_ == parties_) {
-      arrived_ = 0;
-      ++round_;
-      all_here_.notify_all();
-    } else {
-      all_here_.wait(held, [&] { return round_ != round; });
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable all_here_;
-  std::size_t parties_;
-  std::size_t arrived_ = 0;
-  std::size_t round_ = 0;
-};
 
 struct block {
   void* at = nullptr;

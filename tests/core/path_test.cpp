@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "dice.hpp"
 #include "test.hpp"
 
 #if TIDEMARK_HAS_POSIX()
@@ -29,18 +30,6 @@ using tidemark::detail::short_name;
 using namespace std::string_view_literals;
 
 namespace {
-
-class dice {
- public:
-  explicit dice(std::uint64_t seed) : state_(seed * 2'654'435'761U + 1) {}
-  std::uint64_t below(std::uint64_t n) {
-    state_ = state_ * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
-    return (state_ >> 33) % n;
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 /// What `path_text` wrote, taken apart again.
 std::vector<std::string> names_in(std::string_view text) {

@@ -2,15 +2,16 @@
 // What the hook's tests share: whether this build has a hook, a reading of every count at one moment, and a barrier.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/ledger.hpp>
 
 #include "test.hpp"
+
+#include "barrier.hpp"
+#include "dice.hpp"
 
 namespace hooked {
 
@@ -62,43 +63,7 @@ inline bool has_moved(const counts& from, const counts& to, std::int64_t bytes, 
          to.self.foreign_frees == from.self.foreign_frees;
 }
 
-/// Lets `n` threads pass together, again and again. std::barrier is C++20. Allocates nothing.
-class barrier {
- public:
-  explicit barrier(int n) : n_(n) {}
-
-  void wait() {
-    std::unique_lock<std::mutex> held(mutex_);
-    const std::uint64_t turn = turn_;
-    if (++waiting_ == n_) {
-      waiting_ = 0;
-      ++turn_;
-      all_here_.notify_all();
-      return;
-    }
-    all_here_.wait(held, [&] { return turn_ != turn; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable all_here_;
-  int n_;
-  int waiting_ = 0;
-  std::uint64_t turn_ = 0;
-};
-
-/// Repeatable random numbers.
-class dice {
- public:
-  explicit dice(std::uint64_t seed) : state_(seed * 0x9e37'79b9'7f4a'7c15U + 1) {}
-
-  std::uint64_t roll(std::uint64_t below) {
-    state_ = state_ * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
-    return (state_ >> 33) % below;
-  }
-
- private:
-  std::uint64_t state_;
-};
+using ::barrier;
+using ::dice;
 
 }  // namespace hooked

@@ -191,13 +191,13 @@ void expect_threads_count(findings& found) {
       threads.emplace_back([&] {
         tidemark::scope s("thread of the child");
         void* p = make(100'000);
-        all.wait();
+        all.arrive_and_wait();
         ::operator delete(p);
         const tidemark::scope_record r = s.close();
         const tidemark::reading<tidemark::window_usage>& u = r.meters[0].usage;
         static std::atomic<int> wrong{0};
         if (!u.has_value() || u->net_bytes() != 0 || u->peak_growth() != 100'000 || r.depth != 0) wrong.fetch_add(1);
-        all.wait();
+        all.arrive_and_wait();
         if (wrong.load() != 0) ::_exit(99);
       });
     }
@@ -313,9 +313,9 @@ class restless_thread {
   static constexpr int new_paths_per_round = 100;
 
   void allocate() {
-    void*& p = blocks_[dice_.roll(32)];
+    void*& p = blocks_[dice_.below(32)];
     ::operator delete(p);
-    p = make(dice_.roll(500) == 0 ? dice_.roll(200'000) : dice_.roll(500));
+    p = make(dice_.below(500) == 0 ? dice_.below(200'000) : dice_.below(500));
   }
 
   void scopes() {
@@ -328,7 +328,7 @@ class restless_thread {
     if (left_ > 0) {
       std::snprintf(name, sizeof name, "%d of thread %d in round %d", left_--, number_, round);
     } else {
-      std::snprintf(name, sizeof name, "one of ten: %d", static_cast<int>(dice_.roll(10)));
+      std::snprintf(name, sizeof name, "one of ten: %d", static_cast<int>(dice_.below(10)));
     }
     const tidemark::scope outer(name);
     allocate();
@@ -343,7 +343,7 @@ class restless_thread {
   void process_windows_and_sinks() {
     const tidemark::process_scope s("whole process");
     allocate();
-    if (dice_.roll(4) != 0) return;
+    if (dice_.below(4) != 0) return;
     const tidemark::attachment attached =
         tidemark::attach(std::make_shared<tidemark::callback_sink>([](const tidemark::scope_record&) {}));
     allocate();
@@ -556,7 +556,7 @@ TEST_CASE("2,000 threads, 200 alive at a time, take no more slots after the firs
     for (int i = 0; i < alive; ++i) {
       threads.emplace_back([&] {
         void* p = make(1'000);
-        all.wait();
+        all.arrive_and_wait();
         ::operator delete(p);
       });
     }
@@ -650,15 +650,15 @@ TEST_CASE("a scope closed after its thread ended has no thread reading, a right 
     std::thread heir([&] {
       tidemark::scope s("heir");
       void* p = make(3'000);
-      both.wait();  // the scope of this slot's last thread is closed now
-      both.wait();
+      both.arrive_and_wait();  // the scope of this slot's last thread is closed now
+      both.arrive_and_wait();
       ::operator delete(make(2'000));
       holds = is_undisturbed(s.close(), 3'000, 5'000, "heir");
       tidemark::scope later("later");
       ::operator delete(p);
       holds_later = is_undisturbed(later.close(), -3'000, 0, "later");
     });
-    both.wait();
+    both.arrive_and_wait();
     if (by_close) {
       const tidemark::scope_record r = stale->close();
       CHECK(r.path == "orphan");
@@ -673,7 +673,7 @@ TEST_CASE("a scope closed after its thread ended has no thread reading, a right 
       CHECK(r.owned_bytes.value_or(-1) == 4'000);
     }
     delete stale;
-    both.wait();
+    both.arrive_and_wait();
     heir.join();
     CHECK(holds);
     CHECK(holds_later);

@@ -710,16 +710,16 @@ TEST_CASE("the process's account, its peak and its windows agree with the only t
   std::uint64_t largest = 0;
   std::uint64_t made = 0;
   for (int i = 0; i < 20'000; ++i) {
-    const std::size_t place = dice.roll(places);
+    const std::size_t place = dice.below(places);
     if (blocks[place] == nullptr) {
-      sizes[place] = dice.roll(16) == 0 ? dice.roll(300'000) : dice.roll(500);
-      blocks[place] = new_forms[dice.roll(new_form_count)].make(sizes[place], std::size_t{1} << dice.roll(8));
+      sizes[place] = dice.below(16) == 0 ? dice.below(300'000) : dice.below(500);
+      blocks[place] = new_forms[dice.below(new_form_count)].make(sizes[place], std::size_t{1} << dice.below(8));
       live += static_cast<std::int64_t>(sizes[place]);
       if (live > peak) peak = live;
       if (sizes[place] > largest) largest = sizes[place];
       ++made;
     } else {
-      delete_forms[dice.roll(delete_form_count)].free(blocks[place], sizes[place], 16);
+      delete_forms[dice.below(delete_form_count)].free(blocks[place], sizes[place], 16);
       blocks[place] = nullptr;
       live -= static_cast<std::int64_t>(sizes[place]);
     }

@@ -60,11 +60,11 @@ class model_process {
 
   void step(hooked::dice& dice) {
     const std::lock_guard<std::mutex> held(mutex_);
-    switch (dice.roll(8)) {
+    switch (dice.below(8)) {
       case 0:
-        return toggle_window(windows_[dice.roll(window_places)]);
+        return toggle_window(windows_[dice.below(window_places)]);
       case 1:
-        return read(windows_[dice.roll(window_places)]);
+        return read(windows_[dice.below(window_places)]);
       default:
         return toggle_block(dice);
     }
@@ -105,10 +105,10 @@ class model_process {
   }
 
   void toggle_block(hooked::dice& dice) {
-    const std::size_t place = dice.roll(block_places);
+    const std::size_t place = dice.below(block_places);
     const bool is_birth = blocks_[place] == nullptr;
     if (is_birth) {
-      sizes_[place] = dice.roll(20) == 0 ? dice.roll(200'000) : dice.roll(300);
+      sizes_[place] = dice.below(20) == 0 ? dice.below(200'000) : dice.below(300);
       blocks_[place] = make(sizes_[place]);
     } else {
       ::operator delete(blocks_[place]);
@@ -142,14 +142,14 @@ TEST_CASE("process windows are exact while four threads take turns, whoever open
   std::optional<model_process> model;
   hooked::barrier all(thread_count);
   in_four_threads([&](int number) {
-    all.wait();  // every thread has started, and so has allocated what it needs
+    all.arrive_and_wait();  // every thread has started, and so has allocated what it needs
     if (number == 0) model.emplace(tidemark::process_usage()->live_bytes);
-    all.wait();
+    all.arrive_and_wait();
     hooked::dice dice(static_cast<std::uint64_t>(number) + 1);
     for (int i = 0; i < 5'000; ++i) model->step(dice);
-    all.wait();
+    all.arrive_and_wait();
     if (number == 0) model->finish();
-    all.wait();
+    all.arrive_and_wait();
   });
   CHECK(model->mismatches() == 0);
   CHECK(model->comparisons() > 1'000);
@@ -167,21 +167,21 @@ TEST_CASE("a peak that four threads reach together is exact, and so are all coun
     hooked::dice dice(static_cast<std::uint64_t>(number) + 77);
     void* blocks[blocks_each] = {};
     for (int round = 0; round < rounds; ++round) {
-      all.wait();
+      all.arrive_and_wait();
       if (number == 0) {
         round_bytes.store(0);
         window.emplace();
       }
-      all.wait();
+      all.arrive_and_wait();
       // Up together, then down together: the top is the sum, whatever the interleaving.
       for (void*& p : blocks) {
-        const std::size_t n = dice.roll(2'000);
+        const std::size_t n = dice.below(2'000);
         p = make(n);
         round_bytes.fetch_add(static_cast<std::int64_t>(n));
       }
-      all.wait();
+      all.arrive_and_wait();
       for (void* p : blocks) ::operator delete(p);
-      all.wait();
+      all.arrive_and_wait();
       if (number != 0) continue;
       const tidemark::reading<tidemark::window_usage> u = window->close();
       window.reset();
@@ -192,7 +192,7 @@ TEST_CASE("a peak that four threads reach together is exact, and so are all coun
                           u->allocated_bytes == static_cast<std::uint64_t>(round_bytes.load());
       if (!agrees) mismatches.fetch_add(1);
     }
-    all.wait();  // a thread that ends has events
+    all.arrive_and_wait();  // a thread that ends has events
   });
   CHECK(mismatches.load() == 0);
 }
@@ -204,9 +204,9 @@ TEST_CASE("the process's live bytes return to their start after threads that ran
     hooked::dice dice(static_cast<std::uint64_t>(number) + 5);
     void* blocks[100] = {};
     for (int i = 0; i < 20'000; ++i) {
-      void*& p = blocks[dice.roll(100)];
+      void*& p = blocks[dice.below(100)];
       ::operator delete(p);
-      p = make(dice.roll(3'000));
+      p = make(dice.below(3'000));
     }
     for (void* p : blocks) ::operator delete(p);
   });

@@ -151,10 +151,10 @@ class worker {
   static constexpr int scope_places = deepest;  // so that no path is deeper than the model's
 
   void step() {
-    switch (dice_.roll(16)) {
+    switch (dice_.below(16)) {
       case 0:
       case 1:
-        return toggle(scopes_[dice_.roll(scope_places)]);
+        return toggle(scopes_[dice_.below(scope_places)]);
       case 2:
       case 3:
         return give();
@@ -163,7 +163,7 @@ class worker {
       case 6:
         return take();
       default:
-        return toggle(blocks_[dice_.roll(block_places)]);
+        return toggle(blocks_[dice_.below(block_places)]);
     }
   }
 
@@ -181,7 +181,7 @@ class worker {
     const model_scope* outer = innermost();
     const int outer_path = current_path();
     if (level_of(outer_path) == deepest) return;
-    const int name = static_cast<int>(dice_.roll(name_count));
+    const int name = static_cast<int>(dice_.below(name_count));
     s.path = child_of(outer_path, name);
     s.depth = outer == nullptr ? 0 : outer->depth + 1;
     s.opened = ++openings_;
@@ -230,8 +230,8 @@ class worker {
   }
 
   void give() {
-    block& b = blocks_[dice_.roll(block_places)];
-    if (b.p != nullptr && mailboxes_[dice_.roll(thread_count)].try_put(b)) b.p = nullptr;
+    block& b = blocks_[dice_.below(block_places)];
+    if (b.p != nullptr && mailboxes_[dice_.below(thread_count)].try_put(b)) b.p = nullptr;
   }
 
   void take() {
@@ -240,16 +240,16 @@ class worker {
   }
 
   [[nodiscard]] std::size_t random_size() {
-    switch (dice_.roll(64)) {
+    switch (dice_.below(64)) {
       case 0:
-        return dice_.roll(1'000'000);  // beyond what may be held back
+        return dice_.below(1'000'000);  // beyond what may be held back
       case 1:
       case 2:
-        return 65'500 + dice_.roll(80);
+        return 65'500 + dice_.below(80);
       case 3:
         return 0;
       default:
-        return dice_.roll(700);
+        return dice_.below(700);
     }
   }
 
@@ -325,20 +325,20 @@ TEST_CASE("eight threads' million random events give exact windows, and every pa
       threads.emplace_back([&, w = workers[static_cast<std::size_t>(i)].get()] {
         w->start();
         for (int round = 0; round < rounds; ++round) {
-          all.wait();
+          all.arrive_and_wait();
           w->run_round();
-          all.wait();  // this round is over; the caller compares until the next one begins
+          all.arrive_and_wait();  // this round is over; the caller compares until the next one begins
         }
-        all.wait();
+        all.arrive_and_wait();
         w->finish();
-        all.wait();
+        all.arrive_and_wait();
       });
     }
     // The workers' threads are started, and have no events until the first round.
     const tidemark::usage before_rounds = *tidemark::process_usage();
     for (int round = 0; round <= rounds; ++round) {
-      all.wait();
-      all.wait();
+      all.arrive_and_wait();
+      all.arrive_and_wait();
       std::int64_t live = 0;
       for (int path = 0; path < path_count; ++path) {
         if (level_of(path) == 1) live += expected.owned_with_below(path);
@@ -383,28 +383,28 @@ TEST_CASE("a process window over threads that run freely is off by no more than 
       hooked::dice dice(static_cast<std::uint64_t>(number) + 9);
       block blocks[blocks_each];
       ::operator delete(make(1));  // the thread has its slot before the window opens
-      all.wait();
-      all.wait();
+      all.arrive_and_wait();
+      all.arrive_and_wait();
       std::int64_t bytes = 0;
       for (block& b : blocks) {
-        b.size = dice.roll(20) == 0 ? dice.roll(200'000) : dice.roll(500);
+        b.size = dice.below(20) == 0 ? dice.below(200'000) : dice.below(500);
         b.p = make(b.size);
         bytes += static_cast<std::int64_t>(b.size);
       }
       top.fetch_add(bytes);
-      all.wait();
+      all.arrive_and_wait();
       for (block& b : blocks) ::operator delete(b.p);
-      all.wait();
-      all.wait();  // a thread that ends has events
+      all.arrive_and_wait();
+      all.arrive_and_wait();  // a thread that ends has events
     });
   }
-  all.wait();
+  all.arrive_and_wait();
   tidemark::meter::process_heap::window window;
-  all.wait();
-  all.wait();
-  all.wait();
+  all.arrive_and_wait();
+  all.arrive_and_wait();
+  all.arrive_and_wait();
   const tidemark::reading<tidemark::window_usage> u = window.close();
-  all.wait();
+  all.arrive_and_wait();
   for (std::thread& t : threads) t.join();
   REQUIRE(u.has_value());
   constexpr std::int64_t settle_bytes = 65'536;
@@ -559,7 +559,7 @@ TEST_CASE("threads that close each other's scopes all the time keep exact window
             void* q = make(100);
             {
               const std::lock_guard<std::mutex> held(shared.mutex);
-              shared.places[dice.roll(16)].swap(given);
+              shared.places[dice.below(16)].swap(given);
             }
             given.reset();  // another's, or one of this thread's own; a hidden block, so no event
             ::operator delete(q);

@@ -19,7 +19,7 @@
 #include <tidemark/scope/scope.hpp>
 #include <tidemark/sink/ring.hpp>
 
-#include "files.hpp"
+#include "records.hpp"
 #include "test.hpp"
 
 using tidemark::callback_sink;

@@ -23,7 +23,7 @@
 #include <tidemark/scope/scope.hpp>
 #include <tidemark/sink/ring.hpp>
 
-#include "files.hpp"
+#include "records.hpp"
 #include "test.hpp"
 
 using tidemark::json_sink;

@@ -14,7 +14,7 @@
 #include <tidemark/core/sink.hpp>
 #include <tidemark/scope/scope.hpp>
 
-#include "files.hpp"
+#include "records.hpp"
 #include "test.hpp"
 
 using tidemark::reading;
