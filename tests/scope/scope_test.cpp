@@ -745,6 +745,7 @@ TEST_CASE("a scope closed on another thread has no thread reading, and everythin
   scope_record r;
   reading<window_usage> elsewhere = reading<window_usage>::absent("not asked");
   std::thread([&] {
+    const heap_block first(1);  // it has an account of its own
     elsewhere = s->usage();
     r = s->close();
   }).join();
@@ -774,7 +775,10 @@ TEST_CASE("a scope destroyed on another thread delivers its record there and dis
   scope outer("at home");
   auto s = std::make_unique<scope>("moved out");
   { heap_block b(3'000); }
-  std::thread([&] { s.reset(); }).join();
+  std::thread([&] {
+    const scope own("theirs");
+    s.reset();
+  }).join();
   scope after("after");
   { heap_block b(200); }
   const scope_record r = after.close();

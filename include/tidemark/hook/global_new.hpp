@@ -139,6 +139,7 @@ TIDEMARK_NOINLINE void release(void* p) noexcept {
     usable = usable_in_chunk(word);
   }
   slot& s = *reinterpret_cast<slot*>(this_thread.word);
+  open_stamp(p, usable);
   stamp was;
   if (TIDEMARK_UNLIKELY(!read_stamp(was, p, usable, ledger.secret))) return finish_foreign_death(p, s);
   wipe_stamp(p, usable);

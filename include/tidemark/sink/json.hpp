@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
 #include <tidemark/core/record.hpp>
 #include <tidemark/core/sink.hpp>
@@ -16,6 +17,7 @@
 
 namespace tidemark {
 inline namespace v0 {
+inline namespace TIDEMARK_TAG {
 
 /// Appends to a file, or writes to a stream that stays the caller's. A file that cannot be opened or written is said once on
 /// the standard error, and its records are dropped and counted; the constructor throws nothing but `std::bad_alloc`.
@@ -119,5 +121,6 @@ class json_sink final : public sink {
   detail::line_output output_;
 };
 
+}  // namespace TIDEMARK_TAG
 }  // namespace v0
 }  // namespace tidemark

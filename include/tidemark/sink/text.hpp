@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include <tidemark/config/platform.hpp>
 #include <tidemark/core/record.hpp>
 #include <tidemark/core/sink.hpp>
 #include <tidemark/sink/detail/line_output.hpp>
@@ -12,6 +13,7 @@
 
 namespace tidemark {
 inline namespace v0 {
+inline namespace TIDEMARK_TAG {
 
 /// Writes "train/forward  1.84 ms  thread_heap: peak +12.4 MiB, net +0 B, 34 allocations" for each scope.
 /// The peak is the growth above the entry. Threads: any; lines do not mix.
@@ -68,5 +70,6 @@ class text_sink final : public sink {
   detail::line_output output_;
 };
 
+}  // namespace TIDEMARK_TAG
 }  // namespace v0
 }  // namespace tidemark

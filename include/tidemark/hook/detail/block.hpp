@@ -117,11 +117,29 @@ inline bool chunk_words_agree() noexcept {
 #endif
 }
 
+// Under AddressSanitizer a write past the block would land in the stamp unseen: it is closed to the program, and opened for
+// the library's own look.
+#if TIDEMARK_HAS_ASAN()
+extern "C" void __asan_poison_memory_region(const volatile void* begin, std::size_t bytes);
+extern "C" void __asan_unpoison_memory_region(const volatile void* begin, std::size_t bytes);
+
+inline void close_stamp(void* p, std::size_t usable) noexcept {
+  __asan_poison_memory_region(stamp_place(p, usable), stamp_bytes);
+}
+inline void open_stamp(void* p, std::size_t usable) noexcept {
+  __asan_unpoison_memory_region(stamp_place(p, usable), stamp_bytes);
+}
+#else
+TIDEMARK_ALWAYS_INLINE void close_stamp(void*, std::size_t) noexcept {}
+TIDEMARK_ALWAYS_INLINE void open_stamp(void*, std::size_t) noexcept {}
+#endif
+
 // The steps of an event are written so that whatever is rare can be a tail call: the common path then saves no register.
 
 /// Stamps a fresh block and books it. False: `s.account.settle_allocated(n)` must follow.
 [[nodiscard]] TIDEMARK_ALWAYS_INLINE bool try_book_birth(slot& s, void* p, std::size_t usable, std::size_t n) noexcept {
   write_stamp(p, usable, n, s.owner_word, ledger.secret);
+  close_stamp(p, usable);
   s.owner_cell->add(static_cast<std::int64_t>(n));
   return s.account.try_allocated(n);
 }
@@ -132,6 +150,7 @@ inline void book_birth(slot& s, void* p, std::size_t usable, std::size_t n) noex
 
 inline void book_quiet_birth(slot& s, void* p, std::size_t usable, std::size_t n) noexcept {
   write_stamp(p, usable, n, quiet_owner, ledger.secret);
+  close_stamp(p, usable);
   s.quiet_bytes.add(static_cast<std::int64_t>(n));
   s.quiet_blocks.add(1);
 }
@@ -182,7 +201,9 @@ TIDEMARK_NOINLINE inline void book_death_slowly(void* p) noexcept {
   const auto book = [=](slot& s) {
     stamp was;
     // Other allocators have blocks too small for a stamp: what lies in front of them is not ours to read.
-    if (usable < stamp_bytes || !read_stamp(was, p, usable, ledger.secret)) return s.foreign_frees.add(1);
+    if (usable < stamp_bytes) return s.foreign_frees.add(1);
+    open_stamp(p, usable);
+    if (!read_stamp(was, p, usable, ledger.secret)) return s.foreign_frees.add(1);
     wipe_stamp(p, usable);
     book_death(s, was);
   };

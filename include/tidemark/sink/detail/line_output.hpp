@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include <tidemark/config/config.hpp>
+#include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/os_message.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
@@ -17,12 +19,19 @@
 namespace tidemark {
 inline namespace v0 {
 namespace detail {
+inline namespace TIDEMARK_TAG {
 
-/// Threads: `write` from any.
+/// Threads: `write` from any. With TIDEMARK_OPT_DISABLE it opens nothing, writes nothing and says nothing.
 class line_output {
  public:
   /// `writer` names the sink in messages. The last argument keeps what the members allocate out of the user's numbers: it
   /// lasts until they are made.
+#if TIDEMARK_OPT_DISABLE
+  line_output(const char* writer, const std::string&) : writer_(writer), file_(nullptr) {}
+  line_output(const char* writer, std::FILE*) : writer_(writer), file_(nullptr) {}
+
+  void write(std::string_view) {}
+#else
   line_output(const char* writer, std::string path, const quiet& = quiet()) : writer_(writer), file_(std::move(path)) {
     if (file_.error() != 0) complain(file_.error());
   }
@@ -36,6 +45,7 @@ class line_output {
     drop_record();
     complain(failed);
   }
+#endif
 
  private:
   // Once: a full disk would otherwise say so for every record.
@@ -55,6 +65,7 @@ class line_output {
   std::atomic<bool> has_complained_{false};
 };
 
+}  // namespace TIDEMARK_TAG
 }  // namespace detail
 }  // namespace v0
 }  // namespace tidemark
