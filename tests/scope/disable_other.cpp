@@ -91,10 +91,11 @@ std::vector<int> disabled_side::results(std::int64_t& duration_ns, std::string& 
   return {m.result, ran, third, counter()};
 }
 
-void disabled_side::attach_there(const std::shared_ptr<tidemark::sink>& s) {
+void disabled_side::attach_there(const std::shared_ptr<tidemark::sink>& s, void (*meanwhile)()) {
   auto attached = tidemark::attach(s);
   run_scopes(10);
   static_cast<void>(close_scope(10));
+  meanwhile();
   tidemark::attachment moved = std::move(attached);
   moved.detach();
 }

@@ -41,8 +41,8 @@ bool refuses_second_close();
 /// What measured and monitored callables returned: 1, 2, 3, 4.
 std::vector<int> results(std::int64_t& duration_ns, std::string& why);
 
-/// Attaches there, opens scopes there, and detaches.
-void attach_there(const std::shared_ptr<tidemark::sink>& s);
+/// Attaches there, opens scopes there, calls `meanwhile`, and detaches.
+void attach_there(const std::shared_ptr<tidemark::sink>& s, void (*meanwhile)());
 
 /// Opens a scope there, calls `f`, and ends it.
 void inside_scope(void (*f)());

@@ -61,6 +61,20 @@ struct aggregate {
 
 // ---- measure ----
 
+namespace {
+struct model {
+  int bias = 1;
+  int forward(int n) const { return n + bias; }
+};
+}  // namespace
+
+TEST_CASE("members are called as std::invoke calls them") {
+  const model m;
+  CHECK(tidemark::measure(&model::forward, m, 1).result == 2);
+  CHECK(tidemark::measure(&model::bias, m).result == 1);
+  CHECK(tidemark::monitored("forward", &model::forward)(m, 2) == 3);
+}
+
 TEST_CASE("measure says what a call without a result took") {
   const auto m = measure([] {
     const heap_block b(300);

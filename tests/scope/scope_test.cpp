@@ -837,6 +837,22 @@ TEST_CASE("threads open, close and hand over scopes at the same time and keep th
 
 // ---- costs ----
 
+TEST_CASE("scopes that end on another thread leave nothing behind on their own") {
+  constexpr std::size_t at_a_time = 100;
+  std::vector<std::unique_ptr<scope>> scopes(at_a_time);
+  std::uint64_t own_bytes = 0;
+  for (int round = 0; round < 40; ++round) {
+    for (auto& s : scopes) s = std::make_unique<scope>("sent away");
+    std::thread([&scopes] {
+      const scope own("taken in");
+      for (auto& s : scopes) s.reset();
+    }).join();
+    CHECK(scope("at home").close().path == "at home");
+    if (round == 4) own_bytes = tidemark::self().own_bytes;
+  }
+  CHECK(tidemark::self().own_bytes == own_bytes);
+}
+
 TEST_CASE("scopes allocate nothing after their first use while no sink is attached") {
   std::optional<scope> a;
   std::optional<scope> b;

@@ -113,20 +113,27 @@ TEST_CASE("when the attachment is gone no call runs or starts") {
   std::thread worker([&stop] {
     while (!stop) const scope s("busy");
   });
-  int early = 0;
-  for (int i = 0; i < 200; ++i) {
-    auto alive = std::make_unique<std::atomic<bool>>(true);
-    std::atomic<int> after_end{0};
+  std::atomic<int> calls{0};
+  std::atomic<int> late{0};
+  for (int i = 0; i < 100; ++i) {
+    const auto is_attached = std::make_shared<std::atomic<bool>>(true);
+    const int before = calls;
     {
-      const auto attached = tidemark::attach(std::make_shared<callback_sink>(
-          [seen = alive.get(), &after_end](const scope_record&) { after_end += seen->load() ? 0 : 1; }));
+      const auto attached = tidemark::attach(std::make_shared<callback_sink>([&calls, &late, is_attached](const scope_record&) {
+        ++calls;
+        for (int turn = 0; turn < 20; ++turn) {
+          std::this_thread::yield();
+          if (!*is_attached) ++late;
+        }
+      }));
+      while (calls == before) std::this_thread::yield();  // one is running, or has just ended
     }
-    *alive = false;
-    early += after_end;
+    *is_attached = false;
   }
   stop = true;
   worker.join();
-  CHECK(early == 0);
+  CHECK(calls >= 100);
+  CHECK(late == 0);
 }
 
 #if TIDEMARK_HAS_EXCEPTIONS()

@@ -38,6 +38,16 @@ struct measurement<void, Meters...> {
   reading<window_usage> usage = std::get<0>(usages);
 };
 
+namespace detail {
+
+/// What std::invoke does, members included; <functional> has 20k lines more than <tuple>.
+template <class F, class... Args>
+decltype(auto) invoke(F&& f, Args&&... args) {
+  return std::apply(std::forward<F>(f), std::forward_as_tuple(std::forward<Args>(args)...));
+}
+
+}  // namespace detail
+
 inline namespace TIDEMARK_TAG {
 
 /// Runs `f(args...)` once and says what it took on this thread. Emits no record; an exception passes through.
@@ -52,12 +62,12 @@ template <class... Meters, class F, class... Args>
     const auto elapsed = [start_ns] { return detail::os::steady_ns() - start_ns; };
     detail::meter_windows<Meters...> windows;
     if constexpr (std::is_void_v<result>) {
-      std::forward<F>(f)(std::forward<Args>(args)...);
+      detail::invoke(std::forward<F>(f), std::forward<Args>(args)...);
       return measurement<void, Meters...>{windows.close(), elapsed()};
     } else {
       // Braces evaluate from left to right: the call, the exit, the clock.
-      return measurement<result, Meters...>{std::forward<F>(f)(std::forward<Args>(args)...), windows.close(),
-                                            elapsed()};
+      return measurement<result, Meters...>{detail::invoke(std::forward<F>(f), std::forward<Args>(args)...),
+                                            windows.close(), elapsed()};
     }
   }
 }
@@ -72,12 +82,12 @@ class monitored_callable {
   template <class... Args>
   std::invoke_result_t<F&, Args...> operator()(Args&&... args) {
     const basic_scope<Meters...> open(name_, where_);
-    return f_(std::forward<Args>(args)...);
+    return detail::invoke(f_, std::forward<Args>(args)...);
   }
   template <class... Args>
   std::invoke_result_t<const F&, Args...> operator()(Args&&... args) const {
     const basic_scope<Meters...> open(name_, where_);
-    return f_(std::forward<Args>(args)...);
+    return detail::invoke(f_, std::forward<Args>(args)...);
   }
 
  private:

@@ -21,7 +21,7 @@ namespace tidemark {
 inline namespace v0 {
 
 /// A path opened for appending, or a `FILE*` that stays the caller's.
-/// Threads: `append` from any; lines do not mix.
+/// Threads: `append` from any; lines do not mix, in a pipe those of up to PIPE_BUF bytes (4,096 on Linux; pipe(7)).
 class append_file {
  public:
   /// Makes the file if need be. A failure is told by `error()` and by every `append`.
