@@ -91,6 +91,7 @@ struct ledger_state {
   arena memory;
   shared_account process;
   std::uint64_t secret = 0;
+  std::uint64_t process_id = 0;
   std::int64_t settle_bytes = 0;
   bool ask_sizes = false;
 
@@ -173,6 +174,7 @@ inline void free_slot(slot& s) noexcept {
 // A thread that had its first event in the destructor of another key may end before the rounds are over; its exit function
 // then never runs. The system knows that it is gone.
 TIDEMARK_COLD inline void reap_slots() noexcept {
+  if (os::process_id() != ledger.process_id) return;  // a child by _Fork() or clone(): its ids are the parent's
   for (slot* s = ledger.newest_slot.load(std::memory_order_acquire); s != nullptr; s = s->next) {  // take_slot()
     const std::uint64_t id = s->thread_id.load(std::memory_order_acquire);  // pairs with begin_thread()
     if (id != 0 && !os::is_thread_alive(id) && claim_slot(*s, id)) free_slot(*s);
@@ -259,6 +261,7 @@ inline void after_fork_in_parent() noexcept {
 // Only the forking thread lives on: the slots of the others are settled and wait for new threads.
 inline void after_fork_in_child() noexcept {
   unlock_after_fork();
+  ledger.process_id = os::process_id();
   slot* mine = is_slot(this_thread.word) ? slot_of(this_thread.word) : nullptr;
   for (slot* s = ledger.newest_slot.load(std::memory_order_relaxed); s != nullptr; s = s->next) {  // the only thread
     if (s != mine && claim_slot(*s, s->thread_id.load(std::memory_order_relaxed))) free_slot(*s);
@@ -302,6 +305,7 @@ TIDEMARK_COLD inline void prepare_ledger() noexcept {
     while (ledger.phase.load(std::memory_order_acquire) != 2) os::yield_thread();  // pairs with the store below
     return;
   }
+  ledger.process_id = os::process_id();
   ledger.secret = os::random_word() | 1;
   ledger.settle_bytes = &tidemark_hook == nullptr ? 0 : tidemark_hook.settle_bytes;
   ledger.thread_exit.create([](void* p) { on_thread_exit(p); });

@@ -167,12 +167,13 @@ inline void detach(std::shared_ptr<attached_sink>& s) noexcept {
   const quiet hidden;
   [[maybe_unused]] const os::no_cancellation whole;
   s->detached.store(true);  // in one order with deliver()
-  contain_exceptions([&] { registry<sink_registry>()->remove(s.get()); }, [](const char*) {});  // it stays, detached
   if (this_thread.inside == nullptr) {
     for (int turns = 0; s->calls.load() != 0; ++turns) {  // in one order with deliver(), after the store above
       turns < 100 ? os::yield_thread() : os::pause_ns(100'000);
     }
   }
+  // After the wait: a fork child finds it in the list and forgets the calls of threads that it does not have.
+  contain_exceptions([&] { registry<sink_registry>()->remove(s.get()); }, [](const char*) {});  // it stays, detached
   call_sink(*s, [](sink& target) { target.flush(); });
   s.reset();
 }

@@ -191,7 +191,7 @@ extern "C" __attribute__((constructor)) inline void tidemark_prepare_hook() {
   static_cast<void>(tidemark::detail::current_slot());
 }
 
-  #define TIDEMARK_DETAIL_OPERATOR TIDEMARK_EXPORT void
+  #define TIDEMARK_DETAIL_OPERATOR TIDEMARK_EXPORT TIDEMARK_NOINLINE void
 
 TIDEMARK_DETAIL_OPERATOR* operator new(std::size_t n) { return tidemark::detail::hook::common.allocate(n); }
 TIDEMARK_DETAIL_OPERATOR* operator new[](std::size_t n) { return tidemark::detail::hook::common.allocate(n); }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
 
 #if TIDEMARK_HAS_POSIX()
   #include <unistd.h>
@@ -33,6 +34,7 @@ inline void say(std::string_view first, std::string_view second = {}, std::strin
   }
   line[used++] = '\n';
 #if TIDEMARK_HAS_POSIX()
+  [[maybe_unused]] const no_cancellation whole;
   const int saved = errno;
   // Nothing is left to tell a failure to.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, used);

@@ -79,12 +79,13 @@ inline constexpr int thread_exit_rounds = 4;  // POSIX's least
 
 class at_thread_exit {
  public:
-  bool create(void (*function)(void*)) noexcept { return pthread_key_create(&key_, function) == 0; }
+  bool create(void (*function)(void*)) noexcept { return created_ = pthread_key_create(&key_, function) == 0; }
   /// May call malloc: glibc keeps the first 32 keys in the thread and allocates for later ones.
-  bool set(const void* value) noexcept { return pthread_setspecific(key_, value) == 0; }
+  bool set(const void* value) noexcept { return created_ && pthread_setspecific(key_, value) == 0; }
 
  private:
   pthread_key_t key_ = 0;
+  bool created_ = false;  // key 0 may be another's
 };
 
 inline bool at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) noexcept {

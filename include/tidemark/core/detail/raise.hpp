@@ -44,7 +44,8 @@ bool contain_exceptions(F f, OnError on_error) noexcept {
     f();
     return true;
   } catch (const std::exception& e) {
-    on_error(e.what());
+    const char* what = e.what();
+    on_error(what != nullptr ? what : "an exception without a text");
   } catch (...) {
     on_error("an exception that is no std::exception");
   }

@@ -38,7 +38,7 @@ namespace detail {
 /// Appends `text` as valid UTF-8, each bad byte as U+FFFD, and each character below U+0020, and U+007F, as
 /// `control(out, character)` says.
 template <class Control>
-void append_clean(std::string& out, std::string_view text, Control control) {
+void append_clean(std::string& out, std::string_view text, Control control, bool c1_too = false) {
   while (!text.empty()) {
     const std::size_t n = utf8_length(text);
     const auto c = static_cast<unsigned char>(text.front());
@@ -46,6 +46,8 @@ void append_clean(std::string& out, std::string_view text, Control control) {
       out += "\xEF\xBF\xBD";
     } else if (n == 1 && (c < 0x20 || c == 0x7F)) {
       control(out, c);
+    } else if (c1_too && n == 2 && c == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0) {
+      control(out, static_cast<unsigned char>(text[1]));
     } else {
       out += text.substr(0, n);
     }
@@ -61,14 +63,17 @@ inline void append_hex(std::string& out, unsigned char c) {
 
 /// For a person: one line, whatever the name holds. Controls show as \x1b, a newline as \n.
 inline void append_printable(std::string& out, std::string_view text) {
-  append_clean(out, text, [](std::string& o, unsigned char c) {
-    if (c == '\n') {
-      o += "\\n";
-    } else {
-      o += "\\x";
-      append_hex(o, c);
-    }
-  });
+  append_clean(
+      out, text,
+      [](std::string& o, unsigned char c) {
+        if (c == '\n') {
+          o += "\\n";
+        } else {
+          o += "\\x";
+          append_hex(o, c);
+        }
+      },
+      true);
 }
 
 inline void append_integer(std::string& out, std::int64_t n) { out += std::to_string(n); }

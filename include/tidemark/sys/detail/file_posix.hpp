@@ -8,6 +8,7 @@
 #pragma once
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
 
 #if TIDEMARK_HAS_POSIX()
 
@@ -61,23 +62,34 @@ class signal_shield {
   signal_shield& operator=(const signal_shield&) = delete;
 
  private:
+  no_cancellation whole_;
   sigset_t set_;
   sigset_t before_;
   int saved_errno_ = errno;
 };
 
 [[nodiscard]] inline int open_to_append(const char* path) noexcept {
+  const no_cancellation whole;
   const int saved = errno;
   int fd = 0;
   do {
     fd = ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   } while (fd < 0 && errno == EINTR);
+  if (fd >= 0 &&
+      fd <= STDERR_FILENO) {  // a standard stream was closed: what is printed there must not land in the file
+    const int low = fd;
+    fd = ::fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int failed = errno;
+    ::close(low);
+    errno = failed;
+  }
   if (fd < 0) fd = -errno;
   errno = saved;
   return fd;
 }
 
 inline void close_descriptor(int fd) noexcept {
+  const no_cancellation whole;
   const int saved = errno;
   ::close(fd);
   errno = saved;
