@@ -155,6 +155,7 @@ void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
   const std::shared_ptr<const sink_list> sinks = registry->list();
   if (sinks == nullptr) return;
   for (const std::shared_ptr<attached_sink>& s : *sinks) {
+    if (s->detached.load()) continue;  // else the counts of those who look on would keep detach() waiting
     s->calls.fetch_add(1);  // before the test below, in one order with detach()
     if (!s->detached.load()) {
       call_sink(*s, [&](sink& target) { (target.*on)(record); });
