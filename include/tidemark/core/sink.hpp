@@ -155,7 +155,6 @@ void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
   const std::shared_ptr<const sink_list> sinks = registry->list();
   if (sinks == nullptr) return;
   for (const std::shared_ptr<attached_sink>& s : *sinks) {
-    if (s->detached.load()) continue;  // else the counts of those who look on would keep detach() waiting
     s->calls.fetch_add(1);  // before the test below, in one order with detach()
     if (!s->detached.load()) {
       call_sink(*s, [&](sink& target) { (target.*on)(record); });
@@ -168,13 +167,12 @@ inline void detach(std::shared_ptr<attached_sink>& s) noexcept {
   const quiet hidden;
   [[maybe_unused]] const os::no_cancellation whole;
   s->detached.store(true);  // in one order with deliver()
+  contain_exceptions([&] { registry<sink_registry>()->remove(s.get()); }, [](const char*) {});  // it stays, detached
   if (this_thread.inside == nullptr) {
     for (int turns = 0; s->calls.load() != 0; ++turns) {  // in one order with deliver(), after the store above
       turns < 100 ? os::yield_thread() : os::pause_ns(100'000);
     }
   }
-  // After the wait: a fork child finds it in the list and forgets the calls of threads that it does not have.
-  contain_exceptions([&] { registry<sink_registry>()->remove(s.get()); }, [](const char*) {});  // it stays, detached
   call_sink(*s, [](sink& target) { target.flush(); });
   s.reset();
 }
