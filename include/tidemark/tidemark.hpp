@@ -9,6 +9,7 @@
 #include <tidemark/core/account.hpp>
 #include <tidemark/core/bytes.hpp>
 #include <tidemark/core/gate.hpp>
+#include <tidemark/core/handover.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/location.hpp>
 #include <tidemark/core/path.hpp>

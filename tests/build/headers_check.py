@@ -45,25 +45,30 @@ def main():
     for h in headers:
         once = f'#include <{h}>\n'
         jobs[f'{h} alone and twice'] = (once * 2 + 'int main() { return 0; }\n', ['-fsyntax-only', *STRICT])
-    includes = ''.join(f'#include <{h}>\n' for h in public)
+    # The two hooks define the same operators: each unit has one.
+    hooks = [h for h in public if h.startswith('tidemark/hook/')]
+    others = ''.join(f'#include <{h}>\n' for h in public if h not in hooks)
+    units = {h: f'#include <{h}>\n' + others for h in hooks}
     # The standard's own headers use these words as names, and the user has included them before.
     system = sorted({i for h in headers for i in SYSTEM_INCLUDE.findall((INCLUDE / h).read_text())
                      if '/file_stdio' not in h})
     before = ''.join(f'#if __has_include(<{i}>)\n#include <{i}>\n#endif\n' for i in system)
     hostile = ''.join(f'#undef {m}\n#define {m} @\n' for m in HOSTILE)
-    for std in ('c++17', 'gnu++17', 'c++20'):
-        jobs[f'all headers after hostile macros, {std}'] = (before + hostile + includes, [f'-std={std}', '-fsyntax-only'])
+    for hook, includes in units.items():
+        for std in ('c++17', 'gnu++17', 'c++20'):
+            jobs[f'{hook} and all others after hostile macros, {std}'] = (
+                before + hostile + includes, [f'-std={std}', '-fsyntax-only'])
 
     problems = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, said in zip(jobs, pool.map(lambda job: compiler_says(command, *job), jobs.values())):
             if said:
                 problems.append(f'{name}:\n{said[:1500]}')
-    strangers = [m for m in macros_of(command, before + includes) - macros_of(command, before)
-                 if not m.startswith('TIDEMARK_')]
+    left = set().union(*(macros_of(command, before + includes) for includes in units.values()))
+    strangers = [m for m in left - macros_of(command, before) if not m.startswith('TIDEMARK_')]
     if strangers:
         problems.append(f'macros that do not begin with TIDEMARK_: {" ".join(sorted(strangers))}')
-    helpers = [m for m in macros_of(command, before + includes) if m.startswith('TIDEMARK_DETAIL_')
+    helpers = [m for m in left if m.startswith('TIDEMARK_DETAIL_')
                and m not in ('TIDEMARK_DETAIL_JOIN', 'TIDEMARK_DETAIL_JOIN_AGAIN')]
     if helpers:
         problems.append(f'helper macros left defined: {" ".join(sorted(helpers))}')

@@ -48,7 +48,7 @@ int main() {
 }
 '''
 EXPORTED = ['_Znwm', '_Znam', '_ZnwmSt11align_val_tRKSt9nothrow_t', '_ZdlPv', '_ZdaPvmSt11align_val_t', 'tidemark_hook',
-            'tidemark_only_one_cpp_may_include_a_hook_header', 'ledger', 'this_thread', 'registry_key']
+            'tidemark_only_one_cpp_may_include_a_hook_header', 'own_ledger', 'own_thread']
 
 
 def run(*command):

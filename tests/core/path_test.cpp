@@ -316,7 +316,7 @@ TEST_CASE("what a path owns is the sum over it and all below it, over every thre
       for (int i = 0; i < 500; ++i) {
         const auto at = static_cast<std::size_t>(mine.below(nodes.size()));
         const std::int64_t bytes = static_cast<std::int64_t>(mine.below(1'000)) - 300;
-        s.set_owner(nodes[at]->id, tidemark::detail::ledger.memory, tidemark::detail::ledger.table_lock);
+        s.set_owner(nodes[at]->id, tidemark::detail::ledger().memory, tidemark::detail::ledger().table_lock);
         s.owner_cell->add(bytes);
         own[at] += bytes;
       }
@@ -346,7 +346,7 @@ TEST_CASE("what paths own can be summed while other threads begin, end and grow 
         std::thread([&, t] {
           tidemark::detail::slot& s = *tidemark::detail::current_slot();
           for (std::size_t i = t; i < nodes.size(); i += 97) {
-            s.set_owner(nodes[i]->id, tidemark::detail::ledger.memory, tidemark::detail::ledger.table_lock);
+            s.set_owner(nodes[i]->id, tidemark::detail::ledger().memory, tidemark::detail::ledger().table_lock);
             s.owner_cell->add(1);
           }
         }).join();
@@ -379,7 +379,7 @@ TEST_CASE("what paths own can be summed while threads are born") {
     for (std::size_t t = 0; t < count; ++t) {
       threads.emplace_back([&] {
         tidemark::detail::slot& s = *tidemark::detail::current_slot();
-        s.set_owner(path->id, tidemark::detail::ledger.memory, tidemark::detail::ledger.table_lock);
+        s.set_owner(path->id, tidemark::detail::ledger().memory, tidemark::detail::ledger().table_lock);
         s.owner_cell->add(10);
         ++alive;
         while (alive != count) std::this_thread::yield();  // so that each has a slot of its own

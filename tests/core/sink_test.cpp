@@ -369,7 +369,7 @@ TEST_CASE("a scope inside a sink is measured but delivered to no sink, in its fl
 TEST_CASE("every call comes inside quiet") {
   const auto p = std::make_shared<probe>();
   int loud = 0;
-  const auto look = [&] { loud += tidemark::detail::this_thread.quiet_depth > 0 ? 0 : 1; };
+  const auto look = [&] { loud += tidemark::detail::this_thread().quiet_depth > 0 ? 0 : 1; };
   p->inside = [&](const scope_record&) { look(); };
   p->in_flush = look;
   attachment a = attach(p);
@@ -378,7 +378,7 @@ TEST_CASE("every call comes inside quiet") {
   a.detach();
   CHECK(p->names().size() == 2);
   CHECK(loud == 0);
-  CHECK(tidemark::detail::this_thread.quiet_depth == 0);
+  CHECK(tidemark::detail::this_thread().quiet_depth == 0);
 }
 
 #if TIDEMARK_HAS_EXCEPTIONS() && TIDEMARK_HAS_POSIX()

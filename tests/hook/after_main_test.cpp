@@ -20,9 +20,6 @@
 
 namespace {
 
-constexpr bool is_hook_built =
-    !(TIDEMARK_HAS_CLANG() && (TIDEMARK_HAS_ASAN() || TIDEMARK_HAS_TSAN() || TIDEMARK_HAS_MSAN()));
-
 // Constant-initialised and never destroyed: usable at any time.
 int failures = 0;
 int stages = 0;
@@ -53,8 +50,7 @@ void* make(std::size_t n) {
 /// At this stage of the program's end, events of this thread are exact in its account, in scopes and in their records.
 void visit(const char* stage) {
   ++stages;
-  if (!is_hook_built) return;
-  expect(tidemark::hook_state() == tidemark::hook_kind::global_new, stage, "the hook is there");
+  expect(tidemark::hook_state() != tidemark::hook_kind::none, stage, "the hook is there");
   const bool is_inner = is_scope_left_open && ::gettid() == ::getpid();
   const std::string path = (is_inner ? "left open by main/" : "") + std::string(stage);
   const tidemark::reading<tidemark::usage> before = tidemark::thread_usage();
@@ -95,8 +91,7 @@ struct outlives_the_others {
   ~outlives_the_others() {
     visit("the last static object's destructor");
     visit_in_thread("a thread of the last static object's destructor");
-    if (!is_hook_built) return;
-    const std::int64_t before = tidemark::thread_usage()->live_bytes;
+      const std::int64_t before = tidemark::thread_usage()->live_bytes;
     ::operator delete(made_in_constructor);
     ::operator delete(made_in_main);
     expect(tidemark::thread_usage()->live_bytes == before - 1'000 - 2'000, "the last static object's destructor",
@@ -117,11 +112,11 @@ struct attached_throughout {
   ~attached_throughout() {
     const int before = records;
     visit("a static object's destructor, a sink attached");
-    expect(!is_hook_built || records == before + 1, "a static object's destructor",
+    expect(records == before + 1, "a static object's destructor",
            "an attached sink is given records");
     attachment.detach();
     visit("a static object's destructor, the sink detached");
-    expect(!is_hook_built || records == before + 1, "a static object's destructor", "a detached sink is given none");
+    expect(records == before + 1, "a static object's destructor", "a detached sink is given none");
   }
 };
 
@@ -131,8 +126,7 @@ struct left_open_by_main {
   std::unique_ptr<tidemark::scope> scope;
 
   ~left_open_by_main() {
-    if (!is_hook_built) return;
-    const tidemark::scope_record r = scope->close();
+      const tidemark::scope_record r = scope->close();
     is_scope_left_open = false;
     expect(r.meters[0].usage.has_value() && r.meters[0].usage->net_bytes() == 2'000, "a static object's destructor",
            "a scope that main left open is exact");
@@ -170,7 +164,7 @@ __attribute__((destructor(101))) void last() {
   visit("the last destructor function");
   visit_in_thread("a thread of the last destructor function");
   stop.store(true);
-  while (is_hook_built && !has_stopped.load(std::memory_order_acquire)) std::this_thread::yield();
+  while (!has_stopped.load(std::memory_order_acquire)) std::this_thread::yield();
   expect(stages == 9, "the end", "every stage was reached");
   ::_exit(failures == 0 ? 0 : 1);
 }
@@ -181,7 +175,7 @@ int main() {
   std::atexit([] { visit("an atexit function"); });
   visitor.is_used = true;
   visit("main");
-  if (is_hook_built) std::thread(run_to_the_end).detach();
+  std::thread(run_to_the_end).detach();
   open_scope.scope = std::make_unique<tidemark::scope>("left open by main");
   is_scope_left_open = true;
   oldest.made_in_main = make(2'000);

@@ -95,7 +95,6 @@ const allocates_in_its_constructor static_object;
 }  // namespace
 
 TEST_CASE("blocks allocated before main are counted then, and may be freed at any later time") {
-  if (!hooked::heap_is_seen()) return;
   for (const before_main* found : {&in_constructor_function, &in_static_object}) {
     CHECK(found->is_hooked);
     CHECK(found->is_counted);
@@ -211,7 +210,6 @@ void expect_threads_count(findings& found) {
 }  // namespace
 
 TEST_CASE("a fork child goes on counting, with threads and scopes of its own, and the parent does not notice") {
-  if (!hooked::heap_is_seen()) return;
   void* before_the_fork = make(3'000);
   const counts start;
   both_heaps across("across the fork");
@@ -253,7 +251,6 @@ TEST_CASE("a fork child goes on counting, with threads and scopes of its own, an
 }
 
 TEST_CASE("a fork child of a fork child counts as well") {
-  if (!hooked::heap_is_seen()) return;
   const int failures = in_child([](findings& found) {
     expect_counting(found);
     found.expect(in_child([](findings& inner) {
@@ -267,7 +264,6 @@ TEST_CASE("a fork child of a fork child counts as well") {
 }
 
 TEST_CASE("a sink attached in the parent receives the child's records in the child") {
-  if (!hooked::heap_is_seen()) return;
   int delivered = 0;
   std::string last;
   auto s = std::make_shared<tidemark::callback_sink>([&](const tidemark::scope_record& r) {
@@ -361,7 +357,6 @@ class restless_thread {
 }  // namespace
 
 TEST_CASE("forks while other threads allocate, name scopes and attach sinks give children that count") {
-  if (!hooked::heap_is_seen()) return;
   const counts start;
   tidemark::meter::thread_heap::window window;
   int failures = 0;
@@ -445,7 +440,6 @@ thread_local tls_visitor visitor;
 }  // namespace
 
 TEST_CASE("thread-local destructors free blocks of others and leave blocks to others") {
-  if (!hooked::heap_is_seen()) return;
   const counts start;
   void* made_here = make(900);
   void* made_there = nullptr;
@@ -464,7 +458,6 @@ TEST_CASE("thread-local destructors free blocks of others and leave blocks to ot
 }
 
 TEST_CASE("destructors of pthread keys count in every round, and their threads' slots are used again") {
-  if (!hooked::heap_is_seen()) return;
   std::uint64_t own_bytes_after_the_first = 0;
   for (int i = 0; i < 50; ++i) {
     const counts start;
@@ -492,7 +485,6 @@ TEST_CASE("destructors of pthread keys count in every round, and their threads' 
 }
 
 TEST_CASE("threads whose first event is in a key's destructor do not use up slots") {
-  if (!hooked::heap_is_seen()) return;
   for (pthread_key_t key : {early_key, late_key}) {
     std::uint64_t own_bytes = 0;
     for (int i = 0; i < 300; ++i) {
@@ -513,7 +505,6 @@ TEST_CASE("threads whose first event is in a key's destructor do not use up slot
 }
 
 TEST_CASE("a thread that ends with live memory leaves it counted until another frees it") {
-  if (!hooked::heap_is_seen()) return;
   const counts start;
   std::vector<void*> left(64);
   std::thread([&] {
@@ -530,7 +521,6 @@ TEST_CASE("a thread that ends with live memory leaves it counted until another f
 }
 
 TEST_CASE("2,000 threads one after the other use one slot, and the process returns to its start") {
-  if (!hooked::heap_is_seen()) return;
   const auto run = [](int n) {
     for (int i = 0; i < n; ++i) {
       std::thread([] { ::operator delete(make(1'000)); }).join();
@@ -547,7 +537,6 @@ TEST_CASE("2,000 threads one after the other use one slot, and the process retur
 }
 
 TEST_CASE("2,000 threads, 200 alive at a time, take no more slots after the first 200") {
-  if (!hooked::heap_is_seen()) return;
   constexpr int alive = 200;
   const auto run_batch = [] {
     hooked::barrier all(alive);
@@ -592,7 +581,6 @@ bool is_undisturbed(const tidemark::scope_record& r, std::int64_t net, std::int6
 }  // namespace
 
 TEST_CASE("a scope that its thread leaves open does not disturb the next thread in the slot") {
-  if (!hooked::heap_is_seen()) return;
   const auto leave_open = [] {
     left_open = new both_heaps("left open");
     tidemark::escape(&left_open);
@@ -613,7 +601,6 @@ TEST_CASE("a scope that its thread leaves open does not disturb the next thread 
 }
 
 TEST_CASE("a scope closed by the next thread in its slot is not taken for that thread's own") {
-  if (!hooked::heap_is_seen()) return;
   for (const bool by_close : {true, false}) {
     both_heaps* stale = nullptr;
     std::thread([&] { stale = new both_heaps("predecessor"); }).join();
@@ -636,7 +623,6 @@ TEST_CASE("a scope closed by the next thread in its slot is not taken for that t
 }
 
 TEST_CASE("a scope closed after its thread ended has no thread reading, a right process reading, and disturbs nobody") {
-  if (!hooked::heap_is_seen()) return;
   for (const bool by_close : {true, false}) {
     both_heaps* stale = nullptr;
     void* left = nullptr;
@@ -701,7 +687,6 @@ thread_local opens_late late;
 }  // namespace
 
 TEST_CASE("a scope opened while its thread ends is safe to close there and elsewhere") {
-  if (!hooked::heap_is_seen()) return;
   bool holds = false;
   both_heaps* handed_over = nullptr;
   std::thread([&] {

@@ -257,7 +257,6 @@ struct alignas(128) aligned_with_destructor {
 }  // namespace operators
 
 TEST_CASE("the hook says what it is and that it sees everything it promises") {
-  if (!hooked::heap_is_seen()) return;
   CHECK(tidemark::hook_reason() == "");
   CHECK(tidemark::thread_usage().has_value());
   CHECK(tidemark::process_usage().has_value());
@@ -266,7 +265,6 @@ TEST_CASE("the hook says what it is and that it sees everything it promises") {
 
 TEST_CASE("every new and every delete count a block of any size and alignment exactly, and keep its contents") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   std::size_t first_delete = 0;
   for (const std::size_t n : {0UL,     1UL,     7UL,      8UL,      9UL,      15UL,      16UL,     17UL,    23UL,
                               24UL,    25UL,    39UL,     40UL,     41UL,     1'000UL,   1'016UL,  1'017UL, 4'095UL,
@@ -277,7 +275,6 @@ TEST_CASE("every new and every delete count a block of any size and alignment ex
 
 TEST_CASE("a block that is a mapping of its own is counted like any other") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   std::size_t first_delete = 0;
   for (const std::size_t alignment : {1UL, 16UL, 4'096UL, 1'048'576UL}) {
     check_group(static_cast<std::size_t>(40_MiB), alignment, first_delete += 5);
@@ -286,7 +283,6 @@ TEST_CASE("a block that is a mapping of its own is counted like any other") {
 
 TEST_CASE("every byte of a mapped block is the user's") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   const auto n = static_cast<std::size_t>(40_MiB);
   for (const new_form& form : {new_forms[0], new_forms[4]}) {
     const counts before;
@@ -302,7 +298,6 @@ TEST_CASE("every byte of a mapped block is the user's") {
 
 TEST_CASE("whichever delete a compiler chooses frees the blocks of every new") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   for (const new_form& form : new_forms) {
     for (const delete_form& del : delete_forms) {
       const counts before;
@@ -320,7 +315,6 @@ TEST_CASE("whichever delete a compiler chooses frees the blocks of every new") {
 
 TEST_CASE("deleting a null pointer is no event") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   for (const delete_form& del : delete_forms) {
     const counts before;
     del.free(nullptr, 0, 16);
@@ -332,7 +326,6 @@ TEST_CASE("deleting a null pointer is no event") {
 
 TEST_CASE("blocks of zero bytes are unique, are no null pointers, and count as blocks of no bytes") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   constexpr std::size_t many = 100;
   void* blocks[many] = {};
   bool is_unique = true;
@@ -352,7 +345,6 @@ TEST_CASE("blocks of zero bytes are unique, are no null pointers, and count as b
 
 TEST_CASE("sizes that cannot be had are out of memory, and leave no trace in the counts") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   for (const std::size_t n : impossible_sizes) {
     for (const new_form& form : new_forms) {
       const counts before;
@@ -370,7 +362,6 @@ TEST_CASE("sizes that cannot be had are out of memory, and leave no trace in the
 
 TEST_CASE("out of memory asks the new-handler again until it gives up") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   for (const std::size_t n : impossible_sizes) {
     for (const new_form& form : new_forms) {
       if (!TIDEMARK_HAS_EXCEPTIONS() && !form.is_nothrow) continue;
@@ -430,7 +421,6 @@ class address_space_limit {
 
 TEST_CASE("a new-handler that frees a reserve lets the allocation succeed") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   for (const new_form& form : new_forms) {
     if (!TIDEMARK_HAS_EXCEPTIONS() && !form.is_nothrow) continue;
     handler_calls = 0;
@@ -501,7 +491,6 @@ bool does_throw(F f) {
 
 TEST_CASE("the throwing forms throw std::bad_alloc, and nothing else returns null") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   for (const std::size_t n : impossible_sizes) {
     for (const new_form& form : new_forms) {
       const bool has_thrown = does_throw<std::bad_alloc>([&] { tidemark::escape(form.make(hidden(n), 64)); });
@@ -513,7 +502,6 @@ TEST_CASE("the throwing forms throw std::bad_alloc, and nothing else returns nul
 
 TEST_CASE("a new-handler that throws bad_alloc ends the allocation, and nothrow new answers with a null pointer") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   for (const new_form& form : new_forms) {
     const handler_guard guard([] { throw std::bad_alloc(); });
     const counts before;
@@ -529,7 +517,6 @@ TEST_CASE("a new-handler that throws bad_alloc ends the allocation, and nothrow 
 
 TEST_CASE("a constructor that throws gives its block back") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   const counts before;
   int thrown = 0;
   thrown += does_throw<other_error>([] { tidemark::escape(new throws); }) ? 1 : 0;
@@ -572,7 +559,6 @@ std::int64_t bytes_of(Make make, Destroy destroy) {
 
 TEST_CASE("new and delete expressions count what they ask for, an array's own length included") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   const auto destroy = [](auto* p) { delete p; };
   const auto destroy_array = [](auto* p) { delete[] p; };
   const std::size_t five = hidden(5);
@@ -597,7 +583,6 @@ TEST_CASE("new and delete expressions count what they ask for, an array's own le
 
 TEST_CASE("what a container holds is counted, also where the standard library's own code asks for it") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   const counts before;
   std::int64_t of_vector = 0;
   std::int64_t of_string = 0;
@@ -617,7 +602,6 @@ TEST_CASE("what a container holds is counted, also where the standard library's 
 
 TEST_CASE("new and delete that succeed leave errno alone, also as a thread's first events") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   const auto leaves_errno_alone = [] {
     errno = EDOM;
     for (const std::size_t n : {1UL, 100UL, 5'000UL, 200'000UL, static_cast<std::size_t>(40_MiB)}) {
@@ -639,7 +623,6 @@ TEST_CASE("new and delete that succeed leave errno alone, also as a thread's fir
 
 TEST_CASE("a block of malloc's is foreign to delete: it is freed, and only foreign_frees changes") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   std::size_t form = 0;
   for (const std::size_t n :
        {0UL, 1UL, 15UL, 16UL, 17UL, 24UL, 25UL, 4'095UL, 4'096UL, 100'000UL, static_cast<std::size_t>(40_MiB)}) {
@@ -658,7 +641,6 @@ TEST_CASE("a block of malloc's is foreign to delete: it is freed, and only forei
 
 TEST_CASE("memory that was hooked and freed is foreign once malloc hands it out again") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   const std::uint64_t foreign_before = tidemark::self().foreign_frees;
   const counts before;
   constexpr std::uint64_t times = 1'000;
@@ -679,7 +661,6 @@ TEST_CASE("memory that was hooked and freed is foreign once malloc hands it out 
 
 TEST_CASE("a free that bypasses the hook is safe, and its block counts as live for ever") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   const counts before;
   std::int64_t bypassed_bytes = 0;
   std::int64_t bypassed_blocks = 0;
@@ -698,7 +679,6 @@ TEST_CASE("a free that bypasses the hook is safe, and its block counts as live f
 
 TEST_CASE("the process's account, its peak and its windows agree with the only thread's") {
   using namespace operators;
-  if (!hooked::heap_is_seen()) return;
   tidemark::meter::process_heap::window of_process;
   tidemark::meter::thread_heap::window of_thread;
   hooked::dice dice(1);

@@ -138,7 +138,6 @@ class model_process {
 }  // namespace
 
 TEST_CASE("process windows are exact while four threads take turns, whoever opens and closes them") {
-  if (!hooked::heap_is_seen()) return;
   std::optional<model_process> model;
   hooked::barrier all(thread_count);
   in_four_threads([&](int number) {
@@ -156,7 +155,6 @@ TEST_CASE("process windows are exact while four threads take turns, whoever open
 }
 
 TEST_CASE("a peak that four threads reach together is exact, and so are all counts, without a bound") {
-  if (!hooked::heap_is_seen()) return;
   constexpr int rounds = 50;
   constexpr int blocks_each = 60;
   hooked::barrier all(thread_count);
@@ -198,7 +196,6 @@ TEST_CASE("a peak that four threads reach together is exact, and so are all coun
 }
 
 TEST_CASE("the process's live bytes return to their start after threads that ran freely") {
-  if (!hooked::heap_is_seen()) return;
   const tidemark::usage before = *tidemark::process_usage();
   in_four_threads([](int number) {
     hooked::dice dice(static_cast<std::uint64_t>(number) + 5);

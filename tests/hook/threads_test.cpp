@@ -307,7 +307,6 @@ std::int64_t owned_bytes_of(int path) {
 }  // namespace
 
 TEST_CASE("eight threads' million random events give exact windows, and every path owns exactly its blocks") {
-  if (!hooked::heap_is_seen()) return;
   const counts start;
   int mismatches = 0;
   int closed = 0;
@@ -372,7 +371,6 @@ TEST_CASE("eight threads' million random events give exact windows, and every pa
 }
 
 TEST_CASE("a process window over threads that run freely is off by no more than it says") {
-  if (!hooked::heap_is_seen()) return;
   constexpr int blocks_each = 200;
   hooked::barrier all(thread_count + 1);
   std::atomic<std::int64_t> top{0};
@@ -442,7 +440,6 @@ std::string current_path() {
 }  // namespace
 
 TEST_CASE("a scope closed on another thread has no thread reading, and a right one of the process") {
-  if (!hooked::heap_is_seen()) return;
   both_heaps s("closed elsewhere");
   void* p = make(3'000);
   const tidemark::reading<tidemark::window_usage> read_there = elsewhere([&] { return s.usage(); });
@@ -468,7 +465,6 @@ TEST_CASE("a scope closed on another thread has no thread reading, and a right o
 }
 
 TEST_CASE("after a close elsewhere the opener's windows stay exact, and its next open or close knows its path") {
-  if (!hooked::heap_is_seen()) return;
   std::optional<tidemark::scope> outer("outer");
   void* before = make(100);
   std::optional<tidemark::scope> inner("inner");
@@ -509,7 +505,6 @@ TEST_CASE("after a close elsewhere the opener's windows stay exact, and its next
 }
 
 TEST_CASE("an outer scope closed elsewhere leaves the inner one as it is") {
-  if (!hooked::heap_is_seen()) return;
   std::optional<tidemark::scope> outer("taken away");
   tidemark::scope inner("kept");
   ::operator delete(make(900));
@@ -532,7 +527,6 @@ TEST_CASE("an outer scope closed elsewhere leaves the inner one as it is") {
 }
 
 TEST_CASE("threads that close each other's scopes all the time keep exact windows and paths of their own") {
-  if (!hooked::heap_is_seen()) return;
   constexpr int closers = 4;
   constexpr int turns = 3'000;
   struct exchange {

@@ -33,10 +33,10 @@ inline void lower_gate(gate_flag flag) noexcept {
 class [[nodiscard]] quiet {
  public:
   quiet() noexcept {
-    if (detail::this_thread.quiet_depth++ == 0) detail::raise_gate(detail::gate_quiet);
+    if (detail::this_thread().quiet_depth++ == 0) detail::raise_gate(detail::gate_quiet);
   }
   ~quiet() {
-    if (--detail::this_thread.quiet_depth == 0) detail::lower_gate(detail::gate_quiet);
+    if (--detail::this_thread().quiet_depth == 0) detail::lower_gate(detail::gate_quiet);
   }
   quiet(const quiet&) = delete;
   quiet& operator=(const quiet&) = delete;

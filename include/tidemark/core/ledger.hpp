@@ -15,6 +15,7 @@
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/account.hpp>
 #include <tidemark/core/detail/arena.hpp>
+#include <tidemark/core/detail/os_module.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
 #include <tidemark/core/detail/slot.hpp>
 #include <tidemark/core/reading.hpp>
@@ -29,13 +30,21 @@ enum class hook_kind { none, global_new, malloc_family, sanitizer };
 
 namespace detail {
 
+struct ledger_state;
+
+/// How a hook's start went.
+struct hook_start {
+  hook_kind kind;      // none where events do not reach the hook
+  const char* reason;  // why none, or what this mode does not see; empty otherwise
+  bool ask_sizes;      // the allocator below is asked for the size of each block
+};
+
 /// What a hook header says of itself. Values are data, never types: options change no layout.
 struct hook_descriptor {
-  hook_kind kind;  // none where this build cannot have the hook, and `limits` says why
+  const ledger_state* home;  // the ledger that it feeds
   std::int64_t settle_bytes;
-  const char* limits;                   // what this mode does not see; empty otherwise
-  bool (*must_ask_sizes)() noexcept;    // whether sizes come from the allocator below; called once, before any block
-  void (*first_size_query)() noexcept;  // asks the allocator for a size, once per thread that will
+  hook_start (*start)() noexcept;       // called once, before any block, on a thread whose word says that events pass
+  void (*first_size_query)() noexcept;  // asks the allocator for a size, once per thread that will; null: never asks
 };
 
 }  // namespace detail
@@ -65,7 +74,8 @@ struct thread_local_state {
   delivery* inside = nullptr;
 };
 
-TIDEMARK_EXPORT inline thread_local thread_local_state this_thread;
+/// This thread's state in the ledger that this part of the program brought with it. A hook feeds no other.
+TIDEMARK_EXPORT inline thread_local thread_local_state own_thread;
 
 /// When a registry is asked to keep its locks right across a fork.
 enum class fork_moment { before, after_in_parent, after_in_child };
@@ -86,8 +96,14 @@ class leaf_lock : public spin_lock {
   leaf_lock* newer_ = nullptr;
 };
 
+inline constexpr int ledger_handed_over = 3;  // a phase: another ledger is used in its place
+
 /// The process. Never destroyed.
 struct ledger_state {
+  constexpr explicit ledger_state(thread_local_state& (*here)() noexcept) noexcept : thread_here(here) {}
+
+  thread_local_state& (*thread_here)() noexcept;  // the calling thread's state in this ledger
+
   arena memory;
   shared_account process;
   std::uint64_t secret = 0;
@@ -95,10 +111,9 @@ struct ledger_state {
   std::int64_t settle_bytes = 0;
   bool ask_sizes = false;
 
-  std::atomic<int> phase{0};  // 0 untouched, 1 one thread prepares it, 2 ready
+  std::atomic<int> phase{0};  // 0 untouched, 1 one thread prepares it, 2 ready, or as below
   hook_kind hook = hook_kind::none;
   const char* hook_reason = "";
-  std::atomic<bool> hook_seen{false};  // an event came through the hook's own functions
 
   spin_lock slots_lock;  // the lists below
   std::atomic<std::uint32_t> slot_count{0};
@@ -115,7 +130,7 @@ struct ledger_state {
   std::atomic<std::uint64_t> dropped_records{0};
 
   struct registry_entry {
-    const void* key;
+    std::uint64_t key;
     void* object;
     void (*on_fork)(void* object, fork_moment);
   };
@@ -126,7 +141,24 @@ struct ledger_state {
   leaf_lock* newest_leaf = nullptr;  // under `registry_lock`
 };
 
-TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline ledger_state ledger;
+[[nodiscard]] inline thread_local_state& own_thread_here() noexcept { return own_thread; }
+
+/// The ledger that this part of the program brought with it.
+TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline ledger_state own_ledger{own_thread_here};
+
+/// The one in use: its own, unless another was handed over.
+TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline std::atomic<ledger_state*> ledger_in_use{&own_ledger};
+
+// Relaxed: it changes once, before the ledger it replaces was used.
+[[nodiscard]] TIDEMARK_ALWAYS_INLINE ledger_state& ledger() noexcept {
+  return *ledger_in_use.load(std::memory_order_relaxed);
+}
+
+/// This thread's state in the ledger in use.
+[[nodiscard]] TIDEMARK_ALWAYS_INLINE thread_local_state& this_thread() noexcept {
+  ledger_state& in_use = ledger();
+  return TIDEMARK_LIKELY(&in_use == &own_ledger) ? own_thread : in_use.thread_here();
+}
 
 // ---- slots ----
 
@@ -136,25 +168,25 @@ TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline ledger_state ledger;
 }
 inline void publish_word(slot& s) noexcept {
   const auto address = reinterpret_cast<std::intptr_t>(&s);
-  this_thread.word = s.gate == 0 ? address : -address;
+  this_thread().word = s.gate == 0 ? address : -address;
 }
 
 /// Runs `f(slot&)` on the slot of those who have none, one thread at a time. Everything settles at once there.
 template <class F>
 void on_shared_slot(F f) noexcept {
-  const spin_guard held(ledger.shared_lock);
-  if (!ledger.shared_in_use) {
-    ledger.shared.start(ledger.process, 0, ledger.table_lock);
-    ledger.shared_in_use = true;
+  const spin_guard held(ledger().shared_lock);
+  if (!ledger().shared_in_use) {
+    ledger().shared.start(ledger().process, 0, ledger().table_lock);
+    ledger().shared_in_use = true;
   }
-  f(ledger.shared);
+  f(ledger().shared);
 }
 
 /// Every slot that ever had an event, the shared one included.
 template <class F>
 void for_each_slot(F f) noexcept {
-  for (slot* s = ledger.newest_slot.load(std::memory_order_acquire); s != nullptr; s = s->next) f(*s);  // take_slot()
-  f(ledger.shared);
+  for (slot* s = ledger().newest_slot.load(std::memory_order_acquire); s != nullptr; s = s->next) f(*s);  // take_slot()
+  f(ledger().shared);
 }
 
 /// Takes the slot from that thread. False: it is another's by now, or nobody's.
@@ -166,43 +198,43 @@ void for_each_slot(F f) noexcept {
 inline void free_slot(slot& s) noexcept {
   s.forget_nodes();
   s.account.end();
-  const spin_guard held(ledger.slots_lock);
-  s.next_free = ledger.free_slots;
-  ledger.free_slots = &s;
+  const spin_guard held(ledger().slots_lock);
+  s.next_free = ledger().free_slots;
+  ledger().free_slots = &s;
 }
 
 // A thread that had its first event in the destructor of another key may end before the rounds are over; its exit function
 // then never runs. The system knows that it is gone.
 TIDEMARK_COLD inline void reap_slots() noexcept {
-  if (os::process_id() != ledger.process_id) return;  // a child by _Fork() or clone(): its ids are the parent's
-  for (slot* s = ledger.newest_slot.load(std::memory_order_acquire); s != nullptr; s = s->next) {  // take_slot()
+  if (os::process_id() != ledger().process_id) return;  // a child by _Fork() or clone(): its ids are the parent's
+  for (slot* s = ledger().newest_slot.load(std::memory_order_acquire); s != nullptr; s = s->next) {  // take_slot()
     const std::uint64_t id = s->thread_id.load(std::memory_order_acquire);  // pairs with begin_thread()
     if (id != 0 && !os::is_thread_alive(id) && claim_slot(*s, id)) free_slot(*s);
   }
 }
 
 [[nodiscard]] inline slot* take_free_slot() noexcept {
-  const spin_guard held(ledger.slots_lock);
-  slot* s = ledger.free_slots;
-  if (s != nullptr) ledger.free_slots = s->next_free;
+  const spin_guard held(ledger().slots_lock);
+  slot* s = ledger().free_slots;
+  if (s != nullptr) ledger().free_slots = s->next_free;
   return s;
 }
 
 [[nodiscard]] inline slot* take_slot() noexcept {
   if (slot* s = take_free_slot()) return s;
   // Each time their number has doubled: one system call per slot in the long run.
-  const std::uint32_t count = ledger.slot_count.load(std::memory_order_relaxed);  // a hint
+  const std::uint32_t count = ledger().slot_count.load(std::memory_order_relaxed);  // a hint
   if ((count & (count - 1)) == 0) {
     reap_slots();
     if (slot* s = take_free_slot()) return s;
   }
-  void* pages = ledger.memory.map(sizeof(slot));
+  void* pages = ledger().memory.map(sizeof(slot));
   if (pages == nullptr) return nullptr;
   slot* s = new (pages) slot;
-  const spin_guard held(ledger.slots_lock);
-  s->next = ledger.newest_slot.load(std::memory_order_relaxed);
-  ledger.newest_slot.store(s, std::memory_order_release);  // pairs with for_each_slot()
-  ledger.slot_count.fetch_add(1, std::memory_order_relaxed);
+  const spin_guard held(ledger().slots_lock);
+  s->next = ledger().newest_slot.load(std::memory_order_relaxed);
+  ledger().newest_slot.store(s, std::memory_order_release);  // pairs with for_each_slot()
+  ledger().slot_count.fetch_add(1, std::memory_order_relaxed);
   return s;
 }
 
@@ -210,127 +242,154 @@ TIDEMARK_COLD inline void reap_slots() noexcept {
 // still allocate and free.
 inline void on_thread_exit(void* p) noexcept {
   slot& s = *static_cast<slot*>(p);
-  if (++s.exit_rounds < os::thread_exit_rounds && ledger.thread_exit.set(&s)) return;
-  this_thread.word = word_gone;
+  if (++s.exit_rounds < os::thread_exit_rounds && ledger().thread_exit.set(&s)) return;
+  this_thread().word = word_gone;
   if (claim_slot(s, s.thread_id.load(std::memory_order_relaxed))) free_slot(s);
 }
 
 // ---- fork ----
 
 inline void lock_leaves() noexcept {
-  for (leaf_lock* l = ledger.newest_leaf; l != nullptr; l = l->older_) l->lock();
+  for (leaf_lock* l = ledger().newest_leaf; l != nullptr; l = l->older_) l->lock();
 }
 inline void unlock_leaves() noexcept {
-  for (leaf_lock* l = ledger.newest_leaf; l != nullptr; l = l->older_) l->unlock();
+  for (leaf_lock* l = ledger().newest_leaf; l != nullptr; l = l->older_) l->unlock();
 }
 
 inline void registries_on_fork(fork_moment moment) noexcept {
-  const int count = ledger.registry_count.load(std::memory_order_acquire);  // pairs with registry()
+  const int count = ledger().registry_count.load(std::memory_order_acquire);  // pairs with registry()
   for (int i = 0; i < count; ++i) {
-    const auto& r = ledger.registries[moment == fork_moment::before ? count - 1 - i : i];
+    const auto& r = ledger().registries[moment == fork_moment::before ? count - 1 - i : i];
     r.on_fork(r.object, moment);
   }
 }
 
 inline void before_fork() noexcept {
-  ledger.registry_lock.lock();
+  ledger().registry_lock.lock();
   lock_leaves();
   registries_on_fork(fork_moment::before);
-  ledger.slots_lock.lock();
-  ledger.shared_lock.lock();
-  ledger.table_lock.lock();
-  ledger.process.lock();
-  ledger.memory.lock();
+  ledger().slots_lock.lock();
+  ledger().shared_lock.lock();
+  ledger().table_lock.lock();
+  ledger().process.lock();
+  ledger().memory.lock();
 }
 
 inline void unlock_after_fork() noexcept {
-  ledger.memory.unlock();
-  ledger.process.unlock();
-  ledger.table_lock.unlock();
-  ledger.shared_lock.unlock();
-  ledger.slots_lock.unlock();
+  ledger().memory.unlock();
+  ledger().process.unlock();
+  ledger().table_lock.unlock();
+  ledger().shared_lock.unlock();
+  ledger().slots_lock.unlock();
 }
 
 inline void after_fork_in_parent() noexcept {
   unlock_after_fork();
   registries_on_fork(fork_moment::after_in_parent);
   unlock_leaves();
-  ledger.registry_lock.unlock();
+  ledger().registry_lock.unlock();
 }
 
 // Only the forking thread lives on: the slots of the others are settled and wait for new threads.
 inline void after_fork_in_child() noexcept {
   unlock_after_fork();
-  ledger.process_id = os::process_id();
-  slot* mine = is_slot(this_thread.word) ? slot_of(this_thread.word) : nullptr;
-  for (slot* s = ledger.newest_slot.load(std::memory_order_relaxed); s != nullptr; s = s->next) {  // the only thread
+  ledger().process_id = os::process_id();
+  slot* mine = is_slot(this_thread().word) ? slot_of(this_thread().word) : nullptr;
+  for (slot* s = ledger().newest_slot.load(std::memory_order_relaxed); s != nullptr; s = s->next) {  // the only thread
     if (s != mine && claim_slot(*s, s->thread_id.load(std::memory_order_relaxed))) free_slot(*s);
   }
   if (mine != nullptr) mine->thread_id.store(os::thread_id(), std::memory_order_relaxed);
   registries_on_fork(fork_moment::after_in_child);
   unlock_leaves();
-  ledger.registry_lock.unlock();
+  ledger().registry_lock.unlock();
 }
 
 // ---- birth ----
 
-// One escaped block must come through the hook: a tool that intercepts `operator new` leaves the hook linked and unused.
+// The one symbol that every part of a program shares is `operator new`. A hook answers a question that is asked through it,
+// and every other allocator takes it for a small request that succeeds.
+struct hook_question : std::nothrow_t {
+  static constexpr std::size_t bytes = 8'086;
+  static constexpr auto alignment = std::align_val_t{512};
+
+  static constexpr std::uint64_t expected_mark = 0x7469'6465'6d61'726bU;
+
+  std::uint64_t mark = expected_mark;
+  mutable const ledger_state* fed = nullptr;  // the answer: which ledger the hook behind this operator feeds
+};
+
+/// Asked of each aligned `new` that throws nothing, by the hook that gets it. Whether it was the question, now answered.
+[[nodiscard]] TIDEMARK_ALWAYS_INLINE bool answers_question(std::size_t bytes, std::align_val_t alignment,
+                                                           const std::nothrow_t& tag) noexcept {
+  if (TIDEMARK_LIKELY(bytes != hook_question::bytes || alignment != hook_question::alignment ||
+                      &tag == &std::nothrow)) {
+    return false;
+  }
+  const auto& q = static_cast<const hook_question&>(tag);
+  if (q.mark != hook_question::expected_mark) return false;
+  q.fed = &own_ledger;
+  return true;
+}
+
+/// Whether the program has a hook that feeds the ledger of this part.
+[[nodiscard]] inline bool has_hook() noexcept { return &tidemark_hook != nullptr && tidemark_hook.home == &own_ledger; }
+
 inline void find_hook() noexcept {
-  if (&tidemark_hook == nullptr) {
-    ledger.hook_reason = "no heap hook: include <tidemark/hook/global_new.hpp> in exactly one .cpp file";
-    return;
-  }
-  ledger.hook_reason = tidemark_hook.limits;
-  if (tidemark_hook.kind == hook_kind::none) return;
-  this_thread.word = word_passing;
-  void* probe = ::operator new(1, std::nothrow);
-#if defined(__GNUC__)
-  asm volatile("" : "+r"(probe) : : "memory");  // without it the pair may be deleted
-#endif
-  ::operator delete(probe);
-  if (ledger.hook_seen.load(std::memory_order_relaxed)) {  // this thread wrote it
-    ledger.hook = tidemark_hook.kind;
-    ledger.ask_sizes = tidemark_hook.must_ask_sizes();
+  this_thread().word = word_passing;
+  if (has_hook()) {
+    const hook_start s = tidemark_hook.start();
+    ledger().hook = s.kind;
+    ledger().hook_reason = s.reason;
+    ledger().ask_sizes = s.ask_sizes;
   } else {
-    ledger.hook_reason =
-        "the heap hook is linked, but operator new does not reach it: a tool intercepts it "
-        "(for valgrind memcheck add --soname-synonyms=somalloc=nouserintercepts)";
+    hook_question q;
+    void* block = ::operator new(hook_question::bytes, hook_question::alignment, q);
+    ::operator delete(block, hook_question::alignment, q);
+    const bool is_split = q.fed != nullptr || &tidemark_hook != nullptr;
+    ledger().hook_reason =
+        is_split ? "this shared object keeps a ledger of its own, and the program's heap hook feeds another: link the "
+                   "program with -rdynamic, or hand its ledger over with tidemark::use_ledger()"
+                 : "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one "
+                   ".cpp file of the program";
   }
-  this_thread.word = word_being_born;
+  this_thread().word = word_being_born;
 }
 
 TIDEMARK_COLD inline void prepare_ledger() noexcept {
+  os::keep_loaded(reinterpret_cast<const void*>(&on_thread_exit));  // first: it waits for the dynamic linker's lock
   int untouched = 0;
-  if (!ledger.phase.compare_exchange_strong(untouched, 1, std::memory_order_acquire)) {
-    while (ledger.phase.load(std::memory_order_acquire) != 2) os::yield_thread();  // pairs with the store below
+  if (!ledger().phase.compare_exchange_strong(untouched, 1, std::memory_order_acquire)) {
+    while (ledger().phase.load(std::memory_order_acquire) != 2) os::yield_thread();  // pairs with the store below
     return;
   }
-  ledger.process_id = os::process_id();
-  ledger.secret = os::random_word() | 1;
-  ledger.settle_bytes = &tidemark_hook == nullptr ? 0 : tidemark_hook.settle_bytes;
-  ledger.thread_exit.create([](void* p) { on_thread_exit(p); });
+  ledger().process_id = os::process_id();
+  ledger().secret = os::random_word() | 1;
+  ledger().settle_bytes = &tidemark_hook == nullptr ? 0 : tidemark_hook.settle_bytes;
+  ledger().thread_exit.create(on_thread_exit);
   os::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
   find_hook();
-  ledger.phase.store(2, std::memory_order_release);  // pairs with the load above
+  ledger().phase.store(2, std::memory_order_release);  // pairs with the load above
 }
 
 /// Gives this thread a slot. Null where it cannot have one: its life is over, or there is no memory.
 TIDEMARK_COLD inline slot* begin_thread() noexcept {
-  if (this_thread.word != word_none) return nullptr;
+  if (this_thread().word != word_none) return nullptr;
   const int saved = errno;
-  this_thread.word = word_being_born;
-  if (ledger.phase.load(std::memory_order_acquire) != 2) prepare_ledger();  // pairs with its last store
+  this_thread().word = word_being_born;
+  if (ledger().phase.load(std::memory_order_acquire) != 2) prepare_ledger();  // pairs with its last store
   slot* s = take_slot();
   if (s == nullptr) {
-    this_thread.word = word_none;
+    this_thread().word = word_none;
   } else {
-    s->start(ledger.process, ledger.settle_bytes, ledger.table_lock);
+    s->start(ledger().process, ledger().settle_bytes, ledger().table_lock);
     s->thread_id.store(os::thread_id(), std::memory_order_release);  // pairs with reap_slots()
-    s->gate = this_thread.quiet_depth > 0 ? gate_quiet : 0U;
-    ledger.thread_exit.set(s);
-    if (ledger.ask_sizes) {
+    s->gate = this_thread().quiet_depth > 0 ? gate_quiet : 0U;
+    ++this_thread().quiet_depth;  // what the system allocates for it is not the program's
+    ledger().thread_exit.set(s);
+    --this_thread().quiet_depth;
+    if (ledger().ask_sizes) {
       // What an allocator allocates for its first query passes uncounted (gperftools' does); later ones go unguarded.
-      this_thread.word = word_passing;
+      this_thread().word = word_passing;
       tidemark_hook.first_size_query();
     }
     publish_word(*s);
@@ -341,7 +400,7 @@ TIDEMARK_COLD inline slot* begin_thread() noexcept {
 
 /// This thread's slot, given to it now if need be; null as `begin_thread()` says.
 [[nodiscard]] inline slot* current_slot() noexcept {
-  const std::intptr_t word = this_thread.word;
+  const std::intptr_t word = this_thread().word;
   return TIDEMARK_LIKELY(is_slot(word)) ? slot_of(word) : begin_thread();
 }
 
@@ -356,80 +415,87 @@ inline void settle_own() noexcept {
   settle_own();
   window_node* w = nullptr;
   {
-    const spin_guard held(ledger.slots_lock);
-    w = ledger.free_windows;
-    if (w != nullptr) ledger.free_windows = w->older;
+    const spin_guard held(ledger().slots_lock);
+    w = ledger().free_windows;
+    if (w != nullptr) ledger().free_windows = w->older;
   }
   if (w == nullptr) {
-    void* piece = ledger.memory.allocate(sizeof(window_node));
+    void* piece = ledger().memory.allocate(sizeof(window_node));
     if (piece == nullptr) return nullptr;
     w = new (piece) window_node;
   }
-  ledger.process.open(*w);
+  ledger().process.open(*w);
   return w;
 }
 
 [[nodiscard]] inline window_usage read_process_window(const window_node& w) noexcept {
   settle_own();
-  return ledger.process.read(w, ledger.settle_bytes);
+  return ledger().process.read(w, ledger().settle_bytes);
 }
 
 inline window_usage close_process_window(window_node& w) noexcept {
   settle_own();
-  const window_usage u = ledger.process.close(w, ledger.settle_bytes);
-  const spin_guard held(ledger.slots_lock);
-  w.older = ledger.free_windows;
-  ledger.free_windows = &w;
+  const window_usage u = ledger().process.close(w, ledger().settle_bytes);
+  const spin_guard held(ledger().slots_lock);
+  w.older = ledger().free_windows;
+  ledger().free_windows = &w;
   return u;
 }
 
 // ---- registries ----
 
-template <class T>
-TIDEMARK_EXPORT inline constexpr char registry_key = 0;
+/// The key of a registry: the same in every shared object, whoever compiled it.
+[[nodiscard]] constexpr std::uint64_t registry_key(const char* name) noexcept {
+  std::uint64_t hash = 0xcbf2'9ce4'8422'2325U;  // FNV-1a
+  for (; *name != '\0'; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 0x100'0000'01b3U;
+  return hash;
+}
 
 template <class T>
 [[nodiscard]] T* find_registry() noexcept {
-  const int count = ledger.registry_count.load(std::memory_order_acquire);  // pairs with registry()
+  const int count = ledger().registry_count.load(std::memory_order_acquire);  // pairs with registry()
   for (int i = 0; i < count; ++i) {
-    if (ledger.registries[i].key == &registry_key<T>) return static_cast<T*>(ledger.registries[i].object);
+    if (ledger().registries[i].key == T::key) return static_cast<T*>(ledger().registries[i].object);
   }
   return nullptr;
 }
 
 /// The process's one `T`, made at its first use and leaked. Null: no memory for it.
-/// `T` is TIDEMARK_EXPORT, or its key would be another one in every shared object, and has a member `on_fork(fork_moment)`,
-/// which takes its locks before a fork and gives them back after it.
+/// `T` has a `key`, and a member `on_fork(fork_moment)`, which takes its locks before a fork and gives them back after it.
 template <class T>
 [[nodiscard]] T* registry() noexcept {
   if (T* found = find_registry<T>()) return found;
   begin_thread();  // the fork handlers are in place before there is a lock to keep
-  const spin_guard held(ledger.registry_lock);
+  void (*on_fork)(void*, fork_moment) = [](void* p, fork_moment m) { static_cast<T*>(p)->on_fork(m); };
+  os::keep_loaded(reinterpret_cast<const void*>(on_fork));  // before the lock: it waits for the dynamic linker's
+  const spin_guard held(ledger().registry_lock);
   if (T* found = find_registry<T>()) return found;
-  const int count = ledger.registry_count.load(std::memory_order_relaxed);  // written under this lock only
-  void* piece = count < ledger_state::registry_capacity ? ledger.memory.allocate(sizeof(T)) : nullptr;
+  const int count = ledger().registry_count.load(std::memory_order_relaxed);  // written under this lock only
+  void* piece = count < ledger_state::registry_capacity ? ledger().memory.allocate(sizeof(T)) : nullptr;
   if (piece == nullptr) return nullptr;
   T* made = new (piece) T;
-  ledger.registries[count] = {&registry_key<T>, made, [](void* p, fork_moment m) { static_cast<T*>(p)->on_fork(m); }};
-  ledger.registry_count.store(count + 1, std::memory_order_release);  // pairs with find_registry()
+  ledger().registries[count] = {T::key, made, on_fork};
+  ledger().registry_count.store(count + 1, std::memory_order_release);  // pairs with find_registry()
   return made;
 }
 
 inline leaf_lock::leaf_lock() noexcept {
   begin_thread();  // the fork handlers are in place
-  const spin_guard held(ledger.registry_lock);
-  older_ = ledger.newest_leaf;
+  const spin_guard held(ledger().registry_lock);
+  older_ = ledger().newest_leaf;
   if (older_ != nullptr) older_->newer_ = this;
-  ledger.newest_leaf = this;
+  ledger().newest_leaf = this;
 }
 
 inline leaf_lock::~leaf_lock() {
-  const spin_guard held(ledger.registry_lock);
-  (newer_ != nullptr ? newer_->older_ : ledger.newest_leaf) = older_;
+  const spin_guard held(ledger().registry_lock);
+  (newer_ != nullptr ? newer_->older_ : ledger().newest_leaf) = older_;
   if (older_ != nullptr) older_->newer_ = newer_;
 }
 
-inline void drop_record() noexcept { ledger.dropped_records.fetch_add(1, std::memory_order_relaxed); }  // counter only
+inline void drop_record() noexcept {
+  ledger().dropped_records.fetch_add(1, std::memory_order_relaxed);
+}  // counter only
 
 }  // namespace detail
 
@@ -451,7 +517,7 @@ inline namespace TIDEMARK_TAG {
   return hook_kind::none;
 #else
   static_cast<void>(detail::current_slot());
-  return detail::ledger.hook;
+  return detail::ledger().hook;
 #endif
 }
 
@@ -461,7 +527,7 @@ inline namespace TIDEMARK_TAG {
   return "disabled";
 #else
   static_cast<void>(detail::current_slot());
-  return detail::ledger.hook_reason;
+  return detail::ledger().hook_reason;
 #endif
 }
 
@@ -472,7 +538,7 @@ inline namespace TIDEMARK_TAG {
   return reading<usage>::absent("disabled");
 #else
   detail::slot* s = detail::current_slot();
-  if (detail::ledger.hook == hook_kind::none) return reading<usage>::absent_because(detail::ledger.hook_reason);
+  if (detail::ledger().hook == hook_kind::none) return reading<usage>::absent_because(detail::ledger().hook_reason);
   if (s == nullptr) return reading<usage>::absent("this thread has no account: it is ending, or memory ran out");
   return s->account.lifetime();
 #endif
@@ -484,8 +550,8 @@ inline namespace TIDEMARK_TAG {
   return reading<usage>::absent("disabled");
 #else
   detail::settle_own();
-  if (detail::ledger.hook == hook_kind::none) return reading<usage>::absent_because(detail::ledger.hook_reason);
-  return detail::ledger.process.lifetime(detail::ledger.settle_bytes);
+  if (detail::ledger().hook == hook_kind::none) return reading<usage>::absent_because(detail::ledger().hook_reason);
+  return detail::ledger().process.lifetime(detail::ledger().settle_bytes);
 #endif
 }
 
@@ -493,7 +559,7 @@ inline namespace TIDEMARK_TAG {
 inline void reset_process_peak() noexcept {
 #if !TIDEMARK_OPT_DISABLE
   detail::settle_own();
-  detail::ledger.process.reset_peak();
+  detail::ledger().process.reset_peak();
 #endif
 }
 
@@ -502,7 +568,7 @@ inline void reset_process_peak() noexcept {
 /// What the library itself takes, and what it could not do.
 struct self_report {
   std::uint64_t own_bytes = 0;        ///< its pages, its static state and live blocks allocated inside `quiet`
-  std::uint64_t stamp_bytes = 0;      ///< 16 for each live block that the hook has seen
+  std::uint64_t stamp_bytes = 0;      ///< 16 for each live block that the hook has seen; 0 with a sanitizer's
   std::uint64_t dropped_records = 0;  ///< records that a sink, or the memory for them, refused
   std::uint64_t foreign_frees = 0;    ///< frees of blocks that never passed the hook
   std::uint64_t events = 0;           ///< allocations and deallocations counted
@@ -510,7 +576,7 @@ struct self_report {
 
 /// Threads: any. The sums of other threads' events are as fresh as their last event.
 [[nodiscard]] inline self_report self() noexcept {
-  using detail::ledger;
+  detail::ledger_state& ledger = detail::ledger();
   self_report r;
   std::int64_t quiet_bytes = 0;
   std::int64_t blocks = 0;
@@ -524,8 +590,9 @@ struct self_report {
   // A block freed between the reads of two slots may show as less than none.
   if (quiet_bytes < 0) quiet_bytes = 0;
   if (blocks < 0) blocks = 0;
-  r.own_bytes = ledger.memory.mapped_bytes() + sizeof ledger + static_cast<std::uint64_t>(quiet_bytes);
-  r.stamp_bytes = static_cast<std::uint64_t>(blocks) * detail::stamp_bytes;
+  r.own_bytes = ledger.memory.mapped_bytes() + sizeof(detail::ledger_state) + static_cast<std::uint64_t>(quiet_bytes);
+  const bool is_stamped = ledger.hook == hook_kind::global_new || ledger.hook == hook_kind::malloc_family;
+  r.stamp_bytes = is_stamped ? static_cast<std::uint64_t>(blocks) * detail::stamp_bytes : 0;
   r.dropped_records = ledger.dropped_records.load(std::memory_order_relaxed);  // counter only
   return r;
 }

@@ -59,6 +59,8 @@ class short_name {
 /// Registry of the scope paths.
 class TIDEMARK_EXPORT path_tree {
  public:
+  static constexpr std::uint64_t key = registry_key("paths");
+
   path_tree() noexcept {
     other_.id = other_path_id;
     other_.name = "(other)";
@@ -88,7 +90,7 @@ class TIDEMARK_EXPORT path_tree {
 
  private:
   const path_node* add(const path_node* parent, std::string_view name, std::uint64_t hash) noexcept {
-    void* piece = next_id_ < path_capacity ? ledger.memory.allocate(sizeof(path_node)) : nullptr;
+    void* piece = next_id_ < path_capacity ? ledger().memory.allocate(sizeof(path_node)) : nullptr;
     auto* node = piece == nullptr ? nullptr : new (piece) path_node;
     if (node != nullptr) {
       node->hash = hash;
@@ -96,7 +98,7 @@ class TIDEMARK_EXPORT path_tree {
       node->name = name;
       node->id = next_id_;
     }
-    if (node == nullptr || !index_.insert(*node, ledger.memory)) return overflow();
+    if (node == nullptr || !index_.insert(*node, ledger().memory)) return overflow();
     if (++next_id_ == path_capacity) is_full_.store(true, std::memory_order_relaxed);  // a hint
     if (parent != nullptr) {
       auto& children = const_cast<path_node*>(parent)->first_child;
@@ -148,7 +150,7 @@ class TIDEMARK_EXPORT path_tree {
   const path_node* node = &top;
   for (;;) {
     {
-      const spin_guard held(ledger.table_lock);
+      const spin_guard held(ledger().table_lock);
       for_each_slot([&](const slot& s) {
         if (node->id < s.owned_capacity) sum += s.owned[node->id].load();
       });
@@ -166,7 +168,7 @@ class TIDEMARK_EXPORT path_tree {
 /// The same for a record.
 [[nodiscard]] inline reading<std::int64_t> owned_reading(const path_node* path) noexcept {
   using result = reading<std::int64_t>;
-  if (ledger.hook == hook_kind::none) return result::absent_because(ledger.hook_reason);
+  if (ledger().hook == hook_kind::none) return result::absent_because(ledger().hook_reason);
   if (path == nullptr) return result::absent("no memory for the scope's path");
   return owned_bytes(*path);
 }

@@ -63,6 +63,8 @@ using sink_list = std::vector<std::shared_ptr<attached_sink>>;
 /// Registry of the attached sinks. The list is never changed, only replaced: a delivery walks the one it found.
 class TIDEMARK_EXPORT sink_registry {
  public:
+  static constexpr std::uint64_t key = registry_key("sinks");
+
   [[nodiscard]] bool is_empty() const noexcept {
     return count_.load(std::memory_order_acquire) == 0;  // pairs with replace()
   }
@@ -93,7 +95,7 @@ class TIDEMARK_EXPORT sink_registry {
     // The threads inside other calls are not in the child: a detach there must not wait for them.
     for (const std::shared_ptr<attached_sink>& s : *list_) {
       int mine = 0;
-      for (const delivery* d = this_thread.inside; d != nullptr; d = d->outer) mine += d->to == s.get() ? 1 : 0;
+      for (const delivery* d = this_thread().inside; d != nullptr; d = d->outer) mine += d->to == s.get() ? 1 : 0;
       s->calls.store(mine, std::memory_order_relaxed);  // the only thread
     }
   }
@@ -130,8 +132,8 @@ inline namespace TIDEMARK_TAG {
 /// One call into a sink, which ends well or is counted as a dropped record.
 template <class Call>
 void call_sink(attached_sink& s, Call call) noexcept {
-  delivery here{&s, this_thread.inside};
-  this_thread.inside = &here;
+  delivery here{&s, this_thread().inside};
+  this_thread().inside = &here;
   contain_exceptions([&] { call(*s.target); },
                      [&](const char* what) {
                        drop_record();
@@ -141,13 +143,13 @@ void call_sink(attached_sink& s, Call call) noexcept {
                                  "self().dropped_records, not said)");
                        }
                      });
-  this_thread.inside = here.outer;
+  this_thread().inside = here.outer;
 }
 
 /// Hands a record to every attached sink. A scope inside a sink is delivered to none.
 template <class Record>
 void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
-  if (this_thread.inside != nullptr) return;
+  if (this_thread().inside != nullptr) return;
   sink_registry* registry = find_registry<sink_registry>();
   if (registry == nullptr) return;
   const quiet hidden;
@@ -168,7 +170,7 @@ inline void detach(std::shared_ptr<attached_sink>& s) noexcept {
   [[maybe_unused]] const os::no_cancellation whole;
   s->detached.store(true);  // in one order with deliver()
   contain_exceptions([&] { registry<sink_registry>()->remove(s.get()); }, [](const char*) {});  // it stays, detached
-  if (this_thread.inside == nullptr) {
+  if (this_thread().inside == nullptr) {
     for (int turns = 0; s->calls.load() != 0; ++turns) {  // in one order with deliver(), after the store above
       turns < 100 ? os::yield_thread() : os::pause_ns(100'000);
     }

@@ -70,10 +70,21 @@ TIDEMARK_ALWAYS_INLINE void write_stamp(void* block, std::size_t usable, std::ui
   return static_cast<std::uint16_t>(size_and_check) == static_cast<std::uint16_t>(stamp_check(product));
 }
 
+/// What makes a stamp one, kept by whoever may have to put it back.
+using stamp_word = std::uint64_t;
+
 /// A freed block must not pass for a live one when the allocator hands its memory to someone who bypasses the hook. No
 /// address has a check of 0, so one word is enough.
-TIDEMARK_ALWAYS_INLINE void wipe_stamp(void* block, std::size_t usable) noexcept {
-  std::memset(stamp_place(block, usable), 0, sizeof(std::uint64_t));
+TIDEMARK_ALWAYS_INLINE stamp_word wipe_stamp(void* block, std::size_t usable) noexcept {
+  stamp_word kept = 0;
+  unsigned char* place = stamp_place(block, usable);
+  std::memcpy(&kept, place, sizeof kept);
+  std::memset(place, 0, sizeof kept);
+  return kept;
+}
+
+TIDEMARK_ALWAYS_INLINE void restore_stamp(void* block, std::size_t usable, stamp_word kept) noexcept {
+  std::memcpy(stamp_place(block, usable), &kept, sizeof kept);
 }
 
 }  // namespace detail

@@ -13,18 +13,39 @@ namespace tidemark {
 inline namespace v0 {
 namespace detail {
 
+/// Its address says which thread this is.
+TIDEMARK_EXPORT inline thread_local char lock_mark = 0;
+
 /// Held for a few dozen instructions at a time. A waiter spins briefly, then gives up its turn to the holder.
+/// The holder may take it again: a fork handler of someone else's allocates while the library holds every lock, and so may
+/// a signal handler.
 class spin_lock {
  public:
   void lock() noexcept {
-    for (int spins = 0; held_.exchange(true, std::memory_order_acquire); ++spins) {  // pairs with unlock()
+    for (int spins = 0;; ++spins) {
+      const char* holder = nullptr;
+      if (holder_.compare_exchange_strong(holder, &lock_mark, std::memory_order_acquire,
+                                          std::memory_order_relaxed)) {  // pairs with unlock()
+        return;
+      }
+      if (holder == &lock_mark) {
+        ++again_;
+        return;
+      }
       if (spins >= 100) os::yield_thread();
     }
   }
-  void unlock() noexcept { held_.store(false, std::memory_order_release); }  // pairs with lock()
+  void unlock() noexcept {
+    if (again_ > 0) {
+      --again_;
+    } else {
+      holder_.store(nullptr, std::memory_order_release);  // pairs with lock()
+    }
+  }
 
  private:
-  std::atomic<bool> held_{false};
+  std::atomic<const char*> holder_{nullptr};
+  int again_ = 0;  // the holder's
 };
 
 class [[nodiscard]] spin_guard {

@@ -38,9 +38,9 @@ struct thread_heap {
     window() noexcept {
 #if !TIDEMARK_OPT_DISABLE
       detail::slot* s = detail::current_slot();
-      if (s == nullptr || detail::ledger.hook == hook_kind::none) return;
+      if (s == nullptr || detail::ledger().hook == hook_kind::none) return;
       s->sweep_abandoned();
-      handle_ = detail::handle_of(*s, s->open_window(detail::ledger.memory));
+      handle_ = detail::handle_of(*s, s->open_window(detail::ledger().memory));
 #endif
     }
     window(const window&) = delete;
@@ -70,7 +70,7 @@ struct thread_heap {
 #if TIDEMARK_OPT_DISABLE
       return absent::absent("disabled");
 #else
-      if (detail::ledger.hook == hook_kind::none) return absent::absent_because(detail::ledger.hook_reason);
+      if (detail::ledger().hook == hook_kind::none) return absent::absent_because(detail::ledger().hook_reason);
       if (handle_.home != nullptr) {
         return absent::absent("not on the thread that opened it: a thread's account is read on its own thread");
       }
@@ -121,7 +121,7 @@ struct process_heap {
 #if TIDEMARK_OPT_DISABLE
       return absent::absent("disabled");
 #else
-      if (detail::ledger.hook == hook_kind::none) return absent::absent_because(detail::ledger.hook_reason);
+      if (detail::ledger().hook == hook_kind::none) return absent::absent_because(detail::ledger().hook_reason);
       return absent::absent("no window: it is closed, or memory ran out");
 #endif
     }

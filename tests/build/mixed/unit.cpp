@@ -9,8 +9,8 @@
 
 unit_report UNIT() {
   unit_report r;
-  r.ledger = &tidemark::detail::ledger;
-  r.thread = &tidemark::detail::this_thread;
+  r.ledger = &tidemark::detail::own_ledger;
+  r.thread = &tidemark::detail::own_thread;
   r.scope_bytes = sizeof(tidemark::scope);
   r.slot_bytes = sizeof(tidemark::detail::slot);
   r.is_disabled = TIDEMARK_OPT_DISABLE;

@@ -21,6 +21,8 @@ namespace detail {
 /// Registry of interned texts.
 class TIDEMARK_EXPORT name_table {
  public:
+  static constexpr std::uint64_t key = registry_key("names");
+
   /// The kept copy, null-terminated; `fallback` where there is no memory for one.
   [[nodiscard]] std::string_view intern(std::string_view text, std::string_view fallback) noexcept {
     const std::uint64_t hash = hash_text(text, 0);
@@ -28,11 +30,11 @@ class TIDEMARK_EXPORT name_table {
     if (const entry* known = index_.find(hash, matches)) return known->text();
     const spin_guard held(lock_);
     if (const entry* known = index_.find(hash, matches)) return known->text();
-    void* piece = ledger.memory.allocate(sizeof(entry) + text.size() + 1);
+    void* piece = ledger().memory.allocate(sizeof(entry) + text.size() + 1);
     if (piece == nullptr) return fallback;
     auto* made = new (piece) entry{hash, text.size()};
     if (!text.empty()) std::memcpy(made->characters(), text.data(), text.size());
-    return index_.insert(*made, ledger.memory) ? made->text() : fallback;
+    return index_.insert(*made, ledger().memory) ? made->text() : fallback;
   }
 
   void on_fork(fork_moment moment) noexcept { moment == fork_moment::before ? lock_.lock() : lock_.unlock(); }

@@ -18,7 +18,7 @@ namespace detail {
 /// Whether this thread opened the node and may close it.
 template <class Node>
 [[nodiscard]] bool is_own(const slot_handle<Node>& h) noexcept {
-  return h.home != nullptr && is_slot(this_thread.word) && slot_of(this_thread.word) == h.home &&
+  return h.home != nullptr && is_slot(this_thread().word) && slot_of(this_thread().word) == h.home &&
          h.node->state.load(std::memory_order_relaxed) == h.ticket;  // its owner alone moves it on
 }
 
@@ -56,7 +56,7 @@ class frame {
     }
     s->sweep_abandoned();
     path_ = tree->child(s->innermost == nullptr ? nullptr : s->innermost->path, name);
-    handle_ = handle_of(*s, s->open_frame(path_, path_->id, ledger.memory, ledger.table_lock));
+    handle_ = handle_of(*s, s->open_frame(path_, path_->id, ledger().memory, ledger().table_lock));
     if (handle_.home != nullptr) depth_ = handle_.node->depth;
   }
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// One ledger for a program and its plugins. A shared object that was linked against, or that the program opens when it was
+// itself linked with -rdynamic, finds the program's ledger by its symbols. Where it cannot, the program hands its own over:
+//
+//   // in the program                                   // in the plugin
+//   start_plugin(tidemark::this_ledger());              extern "C" void start_plugin(tidemark::ledger_handle program) {
+//                                                         if (auto used = tidemark::use_ledger(program); !used) ...
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tidemark/config/config.hpp>
+#include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_module.hpp>
+#include <tidemark/core/ledger.hpp>
+#include <tidemark/core/reading.hpp>
+
+namespace tidemark {
+inline namespace v0 {
+
+/// Names a ledger to another part of the program. Plain data; stays valid for the life of the process.
+struct ledger_handle {
+  std::uint32_t version;  ///< of what `state` points to
+  std::uint32_t state_bytes;
+  detail::ledger_state* state;
+};
+
+namespace detail {
+inline constexpr std::uint32_t ledger_version = 0;  // as the inline namespace
+}
+
+inline namespace TIDEMARK_TAG {
+
+/// The ledger that this part of the program uses. Threads: any.
+[[nodiscard]] inline ledger_handle this_ledger() noexcept {
+  static_cast<void>(detail::current_slot());
+  return {detail::ledger_version, static_cast<std::uint32_t>(sizeof(detail::ledger_state)), &detail::ledger()};
+}
+
+/// From here on this part of the program uses that ledger: its scopes, sinks and readings are the same as there.
+/// Call it before the first scope, sink or reading of this part. Absent, with nothing changed, where it came too late, where
+/// this part has the heap hook itself, or where the other was compiled from another version.
+/// Threads: one. The object that the ledger lies in is kept loaded.
+[[nodiscard]] inline reading<ledger_handle> use_ledger(ledger_handle other) {
+#if TIDEMARK_OPT_DISABLE
+  static_cast<void>(other);
+  return reading<ledger_handle>::absent("disabled");
+#else
+  using result = reading<ledger_handle>;
+  using namespace detail;
+  if (other.state == nullptr) return result::absent("the handle names no ledger");
+  if (other.version != ledger_version || other.state_bytes != sizeof(ledger_state)) {
+    return result::absent("the other ledger is of another version of tidemark");
+  }
+  if (other.state == &ledger()) return other;
+  if (has_hook()) {
+    return result::absent("this part of the program has the heap hook, which feeds its own ledger");
+  }
+  int untouched = 0;
+  if (&ledger() != &own_ledger || !own_ledger.phase.compare_exchange_strong(untouched, ledger_handed_over)) {
+    return result::absent("this part of the program has used a ledger already: hand over before its first scope");
+  }
+  os::keep_loaded(reinterpret_cast<const void*>(other.state->thread_here));
+  ledger_in_use.store(other.state, std::memory_order_relaxed);
+  return other;
+#endif
+}
+
+}  // namespace TIDEMARK_TAG
+}  // namespace v0
+}  // namespace tidemark
