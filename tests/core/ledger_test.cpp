@@ -188,7 +188,7 @@ bool has_hook() { return tidemark::hook_state() != tidemark::hook_kind::none; }
 usage thread_now() { return thread_usage().value_or({}); }
 usage process_now() { return process_usage().value_or({}); }
 
-constexpr bool is_sanitizer_listening = TIDEMARK_HAS_ASAN() || TIDEMARK_HAS_TSAN() || TIDEMARK_HAS_MSAN();
+constexpr bool is_sanitizer_listening = TIDEMARK_OPT_SANITIZER_HOOKS && TIDEMARK_HAS_SANITIZER_ALLOCATOR();
 
 }  // namespace
 

@@ -16,11 +16,11 @@
 namespace hooked {
 
 /// A sanitizer has operators of its own: the hook listens to it, and nothing is written into a block.
-inline constexpr bool is_sanitizer_listening = TIDEMARK_HAS_ASAN() || TIDEMARK_HAS_TSAN() || TIDEMARK_HAS_MSAN();
+inline constexpr bool is_sanitizer_listening = TIDEMARK_OPT_SANITIZER_HOOKS && TIDEMARK_HAS_SANITIZER_ALLOCATOR();
 inline constexpr std::int64_t stamp_bytes = is_sanitizer_listening ? 0 : 16;
 
 /// What a block of n bytes counts: AddressSanitizer makes one byte of none.
-inline constexpr std::size_t counted(std::size_t n) { return TIDEMARK_HAS_ASAN() && n == 0 ? 1 : n; }
+inline constexpr std::size_t counted(std::size_t n) { return is_sanitizer_listening && TIDEMARK_HAS_ASAN() && n == 0 ? 1 : n; }
 
 /// Everything that an event may change. Two of them are equal where nothing happened. Taking one allocates nothing, and so
 /// does not disturb what it reads.

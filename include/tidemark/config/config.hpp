@@ -22,3 +22,10 @@
 #ifndef TIDEMARK_OPT_ASK_SIZES
   #define TIDEMARK_OPT_ASK_SIZES 0
 #endif
+
+/// 0: replace the functions in a sanitizer build too, as in any other, rather than listen to the sanitizer. For running
+/// what ships under a sanitizer; clang's ThreadSanitizer and MemorySanitizer do not link then.
+/// Read only where a hook header is included.
+#ifndef TIDEMARK_OPT_SANITIZER_HOOKS
+  #define TIDEMARK_OPT_SANITIZER_HOOKS 1
+#endif

@@ -37,6 +37,9 @@
 
 #undef TIDEMARK_DETAIL_FEATURE
 
+// A sanitizer with an allocator of its own.
+#define TIDEMARK_HAS_SANITIZER_ALLOCATOR() (TIDEMARK_HAS_ASAN() || TIDEMARK_HAS_TSAN() || TIDEMARK_HAS_MSAN())
+
 #if defined(__clang__)
   #define TIDEMARK_HAS_CLANG() 1
 #else

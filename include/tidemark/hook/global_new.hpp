@@ -17,7 +17,7 @@
 
 #if TIDEMARK_OPT_DISABLE
   #include <tidemark/hook/detail/disabled.hpp>
-#elif TIDEMARK_HAS_ASAN() || TIDEMARK_HAS_TSAN() || TIDEMARK_HAS_MSAN()
+#elif TIDEMARK_OPT_SANITIZER_HOOKS && TIDEMARK_HAS_SANITIZER_ALLOCATOR()
   #include <tidemark/hook/detail/sanitizer.hpp>
 #else
 
