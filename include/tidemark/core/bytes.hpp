@@ -3,6 +3,7 @@
 // powers of 1,000.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,28 +27,61 @@ constexpr std::int64_t operator""_GB(unsigned long long n) noexcept {
 
 }  // namespace literals
 
+namespace detail {
+
+/// What `format_bytes` says, in a buffer of its own: for where nothing may be allocated.
+class byte_text {
+ public:
+  explicit byte_text(std::int64_t bytes) noexcept {
+    // The magnitude is taken unsigned: the lowest int64_t has no positive counterpart.
+    const std::uint64_t magnitude =
+        bytes < 0 ? std::uint64_t{0} - static_cast<std::uint64_t>(bytes) : static_cast<std::uint64_t>(bytes);
+    if (bytes < 0) put('-');
+    if (magnitude < 1024) {
+      put_number(magnitude);
+      put(' ');
+      put('B');
+      return;
+    }
+    int unit = 0;
+    std::uint64_t tenths = 0;
+    for (;; ++unit) {
+      const int shift = 10 * (unit + 1);
+      const std::uint64_t rest = magnitude & ((std::uint64_t{1} << shift) - 1);
+      // The rest is first cut to 10 bits and a sticky one, so that ten times it cannot overflow.
+      const std::uint64_t scaled =
+          (rest >> (shift - 10)) << 1 | ((rest & ((std::uint64_t{1} << (shift - 10)) - 1)) != 0);
+      tenths = (magnitude >> shift) * 10 + (scaled * 10 + 1024) / 2048;
+      if (tenths < 10 * 1024 || unit == 5) break;
+    }
+    put_number(tenths / 10);
+    put('.');
+    put_number(tenths % 10);
+    put(' ');
+    put("KMGTPE"[unit]);
+    put('i');
+    put('B');
+  }
+  [[nodiscard]] std::string_view view() const noexcept { return {characters_, size_}; }
+
+ private:
+  void put(char c) noexcept { characters_[size_++] = c; }
+  void put_number(std::uint64_t n) noexcept {  // below 1,024
+    for (std::uint64_t place = n < 10 ? 1 : n < 100 ? 10 : n < 1'000 ? 100 : 1'000; place > 0; place /= 10) {
+      put(static_cast<char>('0' + n / place % 10));
+    }
+  }
+
+  char characters_[16];  // "-1023.9 KiB" is the longest
+  std::size_t size_ = 0;
+};
+
+}  // namespace detail
+
 /// "512 B", "12.4 MiB", "-3.0 KiB": the largest power of 1,024 that leaves at least 1.0, with one rounded decimal.
 /// Throws: `std::bad_alloc`.
 [[nodiscard]] inline std::string format_bytes(std::int64_t bytes) {
-  // The magnitude is taken unsigned: the lowest int64_t has no positive counterpart.
-  const std::uint64_t magnitude =
-      bytes < 0 ? std::uint64_t{0} - static_cast<std::uint64_t>(bytes) : static_cast<std::uint64_t>(bytes);
-  std::string text = bytes < 0 ? "-" : "";
-  if (magnitude < 1024) return text += std::to_string(magnitude) + " B";
-  constexpr std::string_view units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  int unit = 0;
-  std::uint64_t tenths = 0;
-  for (;; ++unit) {
-    const int shift = 10 * (unit + 1);
-    const std::uint64_t rest = magnitude & ((std::uint64_t{1} << shift) - 1);
-    // The rest is first cut to 10 bits and a sticky one, so that ten times it cannot overflow.
-    const std::uint64_t scaled = (rest >> (shift - 10)) << 1 | ((rest & ((std::uint64_t{1} << (shift - 10)) - 1)) != 0);
-    tenths = (magnitude >> shift) * 10 + (scaled * 10 + 1024) / 2048;
-    if (tenths < 10 * 1024 || unit == 5) break;
-  }
-  text += std::to_string(tenths / 10) + '.' + static_cast<char>('0' + tenths % 10) + ' ';
-  text += units[unit];
-  return text;
+  return std::string(detail::byte_text(bytes).view());
 }
 
 /// Reads "24 MiB", "1.5GB", "-3.0 KiB", "4096"; upper and lower case alike. Absent with what is wrong with the text.

@@ -60,7 +60,7 @@ namespace detail {
 
 // The thread's word: a slot's address; minus a slot's address where a gate flag is set; or one of these. Whatever is not a
 // clean slot is negative, so that the hot path tests one sign.
-inline constexpr std::intptr_t word_being_born = -1;  // events go to the shared slot
+inline constexpr std::intptr_t word_being_born = -1;  // no memory for a slot: events go to the shared one
 inline constexpr std::intptr_t word_gone = -2;        // the same, for the rest of the thread's life
 inline constexpr std::intptr_t word_passing = -3;     // the library asks the allocator something: events pass uncounted
 inline constexpr std::intptr_t word_none = -4;        // no event yet
@@ -335,7 +335,6 @@ struct hook_question : std::nothrow_t {
 [[nodiscard]] inline bool has_hook() noexcept { return &tidemark_hook != nullptr && tidemark_hook.home == &own_ledger; }
 
 inline void find_hook() noexcept {
-  this_thread().word = word_passing;
   if (has_hook()) {
     const hook_start s = tidemark_hook.start();
     ledger().hook = s.kind;
@@ -352,44 +351,58 @@ inline void find_hook() noexcept {
                  : "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one "
                    ".cpp file of the program";
   }
-  this_thread().word = word_being_born;
 }
 
-TIDEMARK_COLD inline void prepare_ledger() noexcept {
+/// Whether this thread is the one that prepares the ledger; `finish_preparation()` must follow once it has a slot.
+/// False: it is ready. The thread's word says that events pass: how sizes are found is not known yet.
+[[nodiscard]] TIDEMARK_COLD inline bool begin_preparation() noexcept {
   os::keep_loaded(reinterpret_cast<const void*>(&on_thread_exit));  // first: it waits for the dynamic linker's lock
   int untouched = 0;
   if (!ledger().phase.compare_exchange_strong(untouched, 1, std::memory_order_acquire)) {
-    while (ledger().phase.load(std::memory_order_acquire) != 2) os::yield_thread();  // pairs with the store below
-    return;
+    while (ledger().phase.load(std::memory_order_acquire) != 2) os::yield_thread();  // pairs with finish_preparation()
+    return false;
   }
   ledger().process_id = os::process_id();
   ledger().secret = os::random_word() | 1;
   ledger().settle_bytes = &tidemark_hook == nullptr ? 0 : tidemark_hook.settle_bytes;
+  find_hook();
+  return true;
+}
+
+inline void finish_preparation() noexcept {
   ledger().thread_exit.create(on_thread_exit);
   os::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
-  find_hook();
-  ledger().phase.store(2, std::memory_order_release);  // pairs with the load above
+  ledger().phase.store(2, std::memory_order_release);  // pairs with begin_preparation() and begin_thread()
 }
 
 /// Gives this thread a slot. Null where it cannot have one: its life is over, or there is no memory.
 TIDEMARK_COLD inline slot* begin_thread() noexcept {
-  if (this_thread().word != word_none) return nullptr;
+  thread_local_state& here = this_thread();
+  if (here.word != word_none) return nullptr;
   const int saved = errno;
-  this_thread().word = word_being_born;
-  if (ledger().phase.load(std::memory_order_acquire) != 2) prepare_ledger();  // pairs with its last store
+  here.word = word_passing;
+  const bool must_finish = ledger().phase.load(std::memory_order_acquire) != 2 && begin_preparation();
   slot* s = take_slot();
+  // What the system allocates for the rest is not the program's: it is counted, but as the library's own.
+  ++here.quiet_depth;
   if (s == nullptr) {
-    this_thread().word = word_none;
+    here.word = word_being_born;
   } else {
     s->start(ledger().process, ledger().settle_bytes, ledger().table_lock);
     s->thread_id.store(os::thread_id(), std::memory_order_release);  // pairs with reap_slots()
-    s->gate = this_thread().quiet_depth > 0 ? gate_quiet : 0U;
-    ++this_thread().quiet_depth;  // what the system allocates for it is not the program's
-    ledger().thread_exit.set(s);
-    --this_thread().quiet_depth;
+    s->gate = gate_quiet;
+    publish_word(*s);
+  }
+  if (must_finish) finish_preparation();
+  if (s != nullptr) ledger().thread_exit.set(s);
+  --here.quiet_depth;
+  if (s == nullptr) {
+    here.word = word_none;
+  } else {
+    s->gate = here.quiet_depth > 0 ? gate_quiet : 0U;
     if (ledger().ask_sizes) {
       // What an allocator allocates for its first query passes uncounted (gperftools' does); later ones go unguarded.
-      this_thread().word = word_passing;
+      here.word = word_passing;
       tidemark_hook.first_size_query();
     }
     publish_word(*s);

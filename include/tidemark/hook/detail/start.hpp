@@ -34,6 +34,7 @@ TIDEMARK_CONSTINIT inline bool was_reached = false;
 
 /// Whether `operator new` comes to this hook. A tool may intercept it, and another object may define it too.
 [[nodiscard]] inline bool is_reached() noexcept {
+  was_reached = false;
   void* probe = ::operator new(1, std::nothrow);
   asm volatile("" : "+r"(probe) : : "memory");  // without it the pair may be deleted
   ::operator delete(probe);
