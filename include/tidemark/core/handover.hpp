@@ -41,7 +41,7 @@ inline namespace TIDEMARK_TAG {
 /// From here on this part of the program uses that ledger: its scopes, sinks and readings are the same as there.
 /// Call it before the first scope, sink or reading of this part. Absent, with nothing changed, where it came too late, where
 /// this part has the heap hook itself, or where the other was compiled from another version.
-/// Threads: one. The object that the ledger lies in is kept loaded.
+/// Threads: one, while no other uses the library from this part. The object that the ledger lies in is kept loaded.
 [[nodiscard]] inline reading<ledger_handle> use_ledger(ledger_handle other) {
 #if TIDEMARK_OPT_DISABLE
   static_cast<void>(other);
@@ -62,7 +62,7 @@ inline namespace TIDEMARK_TAG {
     return result::absent("this part of the program has used a ledger already: hand over before its first scope");
   }
   os::keep_loaded(reinterpret_cast<const void*>(other.state->thread_here));
-  ledger_in_use.store(other.state, std::memory_order_relaxed);
+  ledger_in_use = other.state;
   return other;
 #endif
 }

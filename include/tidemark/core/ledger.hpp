@@ -146,13 +146,11 @@ struct ledger_state {
 /// The ledger that this part of the program brought with it.
 TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline ledger_state own_ledger{own_thread_here};
 
-/// The one in use: its own, unless another was handed over.
-TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline std::atomic<ledger_state*> ledger_in_use{&own_ledger};
+/// The one in use: its own, unless another was handed over. Plain, so that it is loaded once where it is used often: it
+/// changes once at most, before anything of this part uses a ledger.
+TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline ledger_state* ledger_in_use = &own_ledger;
 
-// Relaxed: it changes once, before the ledger it replaces was used.
-[[nodiscard]] TIDEMARK_ALWAYS_INLINE ledger_state& ledger() noexcept {
-  return *ledger_in_use.load(std::memory_order_relaxed);
-}
+[[nodiscard]] TIDEMARK_ALWAYS_INLINE ledger_state& ledger() noexcept { return *ledger_in_use; }
 
 /// This thread's state in the ledger in use.
 [[nodiscard]] TIDEMARK_ALWAYS_INLINE thread_local_state& this_thread() noexcept {
