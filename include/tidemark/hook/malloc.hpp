@@ -108,12 +108,9 @@ inline void* fail_with(int error) noexcept {
 
 TIDEMARK_ALWAYS_INLINE void* zeroed(std::size_t count, std::size_t size) noexcept {
   std::size_t n = 0;
-  std::size_t padded = 0;
-  if (__builtin_mul_overflow(count, size, &n) || __builtin_add_overflow(n, stamp_bytes, &padded)) {
-    return fail_with(ENOMEM);
-  }
+  if (__builtin_mul_overflow(count, size, &n) || n > largest_block) return fail_with(ENOMEM);
   if (TIDEMARK_UNLIKELY(!has_allocator())) return bootstrap.allocate(n);
-  void* p = book_fresh(below.calloc(1, padded), n);
+  void* p = book_fresh(below.calloc(1, n + stamp_bytes), n);
   return TIDEMARK_LIKELY(p != nullptr) ? p : fail_with(ENOMEM);
 }
 
@@ -130,21 +127,20 @@ TIDEMARK_COLD inline void* move_from_bootstrap(void* old, std::size_t n) noexcep
 // moment later, and put back if the call fails; both are booked after it, so that a failure leaves no trace.
 inline void* resized(void* old, std::size_t n) noexcept {
   if (old == nullptr) return common.try_allocate(n);
-  std::size_t padded = 0;
-  if (__builtin_add_overflow(n, stamp_bytes, &padded)) return fail_with(ENOMEM);
+  if (n > largest_block) return fail_with(ENOMEM);
   if (TIDEMARK_UNLIKELY(bootstrap.has(old))) return move_from_bootstrap(old, n);
   static_cast<void>(has_allocator());
   if (TIDEMARK_UNLIKELY(own_thread.word == word_passing)) return below.realloc(old, n);
   static_cast<void>(current_slot());  // decides how sizes are found
 
   const std::size_t usable = usable_bytes(old);
-  stamp was;
+  stamp was{};
   const bool is_ours = find_stamp(was, old, usable);
   const stamp_word kept = is_ours ? wipe_stamp(old, usable) : stamp_word{};
   // Whether realloc(p, 0) frees is for the allocator below to say; if it does, null is no failure.
-  void* p = below.realloc(old, n == 0 ? 0 : padded);
+  void* p = below.realloc(old, n == 0 ? 0 : n + stamp_bytes);
   const bool has_freed = n == 0 && p == nullptr;
-  if (n == 0 && p != nullptr) p = below.realloc(p, padded);  // there is room for a stamp now
+  if (n == 0 && p != nullptr) p = below.realloc(p, stamp_bytes);  // there is room for a stamp now
   if (p == nullptr && !has_freed) {
     if (is_ours && n != 0) restore_stamp(old, usable, kept);
     return nullptr;

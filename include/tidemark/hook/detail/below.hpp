@@ -33,6 +33,9 @@ struct allocator_below {
   void* (*realloc)(void*, std::size_t) noexcept;
 };
 
+/// No object is larger: the difference of two pointers into it could not be said. Every allocator refuses more.
+inline constexpr std::size_t largest_block = PTRDIFF_MAX - 16;  // and its stamp
+
 /// All null until the first event. Here and not in the ledger: it belongs to the one file that includes a hook.
 TIDEMARK_CONSTINIT inline allocator_below below{};
 

@@ -21,10 +21,9 @@ namespace hook {
 /// An allocation off the common path: no clean slot, no memory at the first try, an absurd size, an alignment (0: none).
 /// Null where memory is out.
 TIDEMARK_NOINLINE inline void* try_allocate(std::size_t n, std::size_t alignment) noexcept {
-  std::size_t padded = 0;
-  if (__builtin_add_overflow(n, stamp_bytes, &padded)) return nullptr;
+  if (n > largest_block) return nullptr;
   if (TIDEMARK_UNLIKELY(!has_allocator())) return bootstrap.allocate(n);
-  void* p = alignment == 0 ? real_malloc(padded) : real_aligned(alignment, padded);
+  void* p = alignment == 0 ? real_malloc(n + stamp_bytes) : real_aligned(alignment, n + stamp_bytes);
   if (TIDEMARK_UNLIKELY(p == nullptr)) return nullptr;
   if (own_thread.word == word_passing) {
     was_reached = true;
