@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // pair ITERATIONS [THREADS [SCOPES]]: each thread opens SCOPES scopes inside one another, then allocates and frees one
-// small block ITERATIONS times. The same file is linked with every hook and every baseline, and with none.
+// small block ITERATIONS times. The same file is linked with every hook and every baseline, and with none. With BENCH_MALLOC
+// the block is malloc's.
 #include <cstddef>
+#include <cstdlib>
 #include <new>
 #include <thread>
 #include <vector>
@@ -16,11 +18,19 @@
 namespace {
 
 // The operators are called as functions: a compiler may delete a new-expression, never these calls.
+#if defined(BENCH_MALLOC)
+void* make(std::size_t n) { return std::malloc(n); }
+void unmake(void* p) { std::free(p); }
+#else
+void* make(std::size_t n) { return ::operator new(n); }
+void unmake(void* p) { ::operator delete(p); }
+#endif
+
 void allocate_and_free(std::size_t iterations) {
   for (std::size_t i = 0; i < iterations; ++i) {
-    void* p = ::operator new(bench::size_at(i));
+    void* p = make(bench::size_at(i));
     tidemark::escape(p);
-    ::operator delete(p);
+    unmake(p);
   }
 }
 
