@@ -8,9 +8,13 @@
 
 #include <tidemark/config/platform.hpp>
 
-#if TIDEMARK_HAS_LINUX() && defined(__GNUC__)
+// Code of a program's own, and all of a static one, is never unloaded.
+#if TIDEMARK_HAS_LINUX() && defined(__GNUC__) && defined(__PIC__) && !defined(__PIE__)
+  #define TIDEMARK_DETAIL_MAY_BE_UNLOADED 1
   #include <dlfcn.h>
   #include <sys/auxv.h>
+#else
+  #define TIDEMARK_DETAIL_MAY_BE_UNLOADED 0
 #endif
 
 namespace tidemark {
@@ -18,13 +22,15 @@ inline namespace v0 {
 namespace detail {
 namespace os {
 
-#if TIDEMARK_HAS_LINUX() && defined(__GNUC__)
+// Inlined always: a program's empty one must not stand in for a plugin's.
+
+#if TIDEMARK_DETAIL_MAY_BE_UNLOADED
 
 // Weak: before glibc 2.34 they are in libdl, and a program without it has no shared object to unload.
 static int weak_dladdr(const void*, Dl_info*) __attribute__((weakref("dladdr")));
 static void* weak_dlopen(const char*, int) __attribute__((weakref("dlopen")));
 
-inline void keep_loaded(const void* address) noexcept {
+TIDEMARK_ALWAYS_INLINE void keep_loaded(const void* address) noexcept {
   if (weak_dladdr == nullptr || weak_dlopen == nullptr) return;
   Dl_info holder{};
   Dl_info program{};
@@ -38,9 +44,11 @@ inline void keep_loaded(const void* address) noexcept {
 
 #else
 
-inline void keep_loaded(const void*) noexcept {}
+TIDEMARK_ALWAYS_INLINE void keep_loaded(const void*) noexcept {}
 
 #endif
+
+#undef TIDEMARK_DETAIL_MAY_BE_UNLOADED
 
 }  // namespace os
 }  // namespace detail

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""tools/preload: what it counts of a program whose every block is known, where the report goes, and that nothing else changes.
+
+usage: preload_check.py COMPILER...; prints what does not hold, and exits with 1.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PRELOAD = ROOT / 'tools' / 'preload'
+# Without stdio, which would allocate a buffer. 3 blocks stay: 1000 + 24 + 0 bytes; the peak is 41,024.
+KNOWN = '''#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void* keep(void* p) { asm volatile("" : "+r"(p) : : "memory"); return p; }
+int main(int argc, char** argv) {
+  keep(malloc(1000));
+  keep(calloc(3, 8));
+  void* p = keep(malloc(10000));
+  p = keep(realloc(p, 40000));
+  free(p);
+  keep(malloc(0));
+  if (argc > 1 && strcmp(argv[1], "close") == 0) { close(1); close(2); }
+  if (argc > 1 && strcmp(argv[1], "_exit") == 0) _exit(3);
+  if (argc > 1 && strcmp(argv[1], "fork") == 0 && fork() == 0) { keep(malloc(5)); return 0; }
+  return 7;
+}
+'''
+# One with a hook and scopes of its own: both count.
+HOOKED = '''#include <tidemark/hook/malloc.hpp>
+#include <tidemark/tidemark.hpp>
+int main() {
+  tidemark::scope s("own");
+  char* p = new char[500];
+  tidemark::escape(p);
+  const bool counts = s.usage().has_value() && s.usage()->net_bytes() == 500;
+  delete[] p;
+  return counts ? 7 : 1;
+}
+'''
+problems = []
+
+
+def expect(holds, what, seen=''):
+    if not holds:
+        problems.append(f'it does not hold that {what}' + (f'; seen:\n{seen}' if seen else ''))
+
+
+def run(*command, **more):
+    return subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
+def build(compiler, folder, name, source):
+    path = folder / name
+    path.with_suffix('.cpp').write_text(source)
+    built = run(*compiler, '-std=c++17', '-O1', f'-I{ROOT / "include"}', path.with_suffix('.cpp'), '-o', path, '-pthread')
+    if built.returncode != 0:
+        sys.exit(built.stderr)
+    return path
+
+
+def main():
+    compiler = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        source = folder / 'known.c'
+        source.write_text(KNOWN)
+        known = folder / 'known'
+        built = run(*compiler, '-x', 'c', '-O1', source, '-o', known)
+        if built.returncode != 0:
+            sys.exit(built.stderr)
+
+        plain = run(PRELOAD, known)
+        expect(plain.returncode == 7, 'the exit status is the program\'s', plain.stderr)
+        expect(plain.stdout == '', 'nothing is written to the standard output', plain.stdout)
+        # g++ as a driver of C may still link the C++ library, whose one block is made before main.
+        pool = 72_704 if b'libstdc++' in known.read_bytes() else 0
+        expect(f'  {1_024 + pool} bytes in {3 + (pool > 0)} blocks\n' in plain.stderr, 'live is exact', plain.stderr)
+        expect(f'  {41_024 + pool} bytes, exact\n' in plain.stderr, 'the peak is exact', plain.stderr)
+        expect(f'in {5 + (pool > 0)} allocations; 2 freed\n' in plain.stderr, 'the events are exact', plain.stderr)
+        expect(re.search(r'foreign frees +0 ', plain.stderr), 'no free is foreign', plain.stderr)
+        expect(re.search(r'own memory +[1-9]', plain.stderr), 'the library says what it takes', plain.stderr)
+
+        closed = run(PRELOAD, known, 'close')
+        expect(closed.stderr.count('tidemark: known') == 1, 'a program that closed its outputs is reported', closed.stderr)
+        forked = run(PRELOAD, known, 'fork')
+        expect(forked.stderr.count('tidemark: known') == 1, 'a fork child is not reported beside it', forked.stderr)
+        silent = run(PRELOAD, known, '_exit')
+        expect(silent.returncode == 3 and silent.stderr == '', '_exit leaves no report', silent.stderr)
+        # bash, since dash ends by _exit.
+        piped = run(PRELOAD, 'bash', '-c', f'{known}; {known} | cat; exit 4')
+        expect(piped.returncode == 4 and piped.stdout == '', 'a shell\'s commands run unchanged', piped.stdout)
+        expect(piped.stderr.count('tidemark: ') == 1 and '(process' in piped.stderr,
+               'the report on the standard error is the started process\'s alone', piped.stderr)
+
+        one = folder / 'all'
+        run(PRELOAD, '--output', one, 'bash', '-c', f'{known}; {known} fork; exit 4')
+        text = one.read_text() if one.exists() else ''
+        expect(text.count('tidemark: known') == 3 and text.count('tidemark: ') == 4,
+               'a file gets a report of each process, a fork child included', text)
+        each = run(PRELOAD, f'--output={folder}/each.%p', 'bash', '-c', f'{known}; {known}; exit 4')
+        names = sorted(p.name for p in folder.glob('each.*'))
+        expect(each.returncode == 4 and len(names) == 3 and all(re.fullmatch(r'each\\.\d+', n) for n in names),
+               '%p gives each process a file of its own', names)
+        relative = run(PRELOAD, '--output', 'here', 'sh', '-c', f'cd / && {known}', cwd=folder)
+        expect((folder / 'here').exists() and relative.stderr == '', 'a relative name is of the folder of the start')
+        nowhere = run(PRELOAD, '--output', '/nowhere/at/all', known)
+        expect(nowhere.returncode == 7 and 'could not be written to /nowhere/at/all: No such file' in nowhere.stderr,
+               'a report that cannot be written is said, and changes no exit status', nowhere.stderr)
+        full = run(PRELOAD, '--output', '/dev/full', known)
+        expect(full.returncode == 7 and 'No space left' in full.stderr, 'a full disk is said', full.stderr)
+
+        hooked = run(PRELOAD, build(compiler, folder, 'hooked', HOOKED))
+        expect(hooked.returncode == 7, 'a program with a hook of its own counts as before', hooked.stderr)
+        expect(re.search(r'foreign frees +0 ', hooked.stderr), 'and is counted', hooked.stderr)
+
+        usage = run(PRELOAD)
+        expect(usage.returncode == 2 and 'tools/preload PROGRAM' in usage.stderr, 'without a program it says how', usage.stderr)
+        missing = run(PRELOAD, 'no-such-program')
+        expect(missing.returncode == 127 and 'not found' in missing.stderr, 'a missing program is the shell\'s error', missing.stderr)
+        library = run(PRELOAD, '--library').stdout.strip()
+        direct = run(known, env=dict(os.environ, LD_PRELOAD=library))
+        expect(direct.returncode == 7 and direct.stderr == '', 'the library alone is silent unless told where to report')
+        needed = run('ldd', library).stdout
+        expect('libstdc++' not in needed, 'the library brings no C++ library into a program in C', needed)
+        exported = run('nm', '-D', '--defined-only', library).stdout.split('\n')
+        expect(len([line for line in exported if line]) == 33, 'it shows 13 functions and 20 operators alone', exported)
+    print('\n'.join(problems) if problems else 'tools/preload counts every block of a known program, and disturbs none')
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
