@@ -104,7 +104,7 @@ def main():
                'a file gets a report of each process, a fork child included', text)
         each = run(PRELOAD, f'--output={folder}/each.%p', 'bash', '-c', f'{known}; {known}; exit 4')
         names = sorted(p.name for p in folder.glob('each.*'))
-        expect(each.returncode == 4 and len(names) == 3 and all(re.fullmatch(r'each\\.\d+', n) for n in names),
+        expect(each.returncode == 4 and len(names) == 3 and all(re.fullmatch(r'each\.\d+', n) for n in names),
                '%p gives each process a file of its own', names)
         relative = run(PRELOAD, '--output', 'here', 'sh', '-c', f'cd / && {known}', cwd=folder)
         expect((folder / 'here').exists() and relative.stderr == '', 'a relative name is of the folder of the start')
