@@ -18,6 +18,7 @@
 #include "test.hpp"
 
 #if TIDEMARK_HAS_POSIX()
+  #include <sys/wait.h>
   #include <unistd.h>
 #endif
 
@@ -252,6 +253,38 @@ TEST_CASE("detaching waits for the call that runs in another thread, and no late
     CHECK(p->names() == names{"caught"});
   }
 }
+
+#if TIDEMARK_HAS_POSIX() && !TIDEMARK_HAS_SANITIZER_ALLOCATOR()  // whose locks a fork may leave held
+TEST_CASE("a child that is forked while another thread waits for a call to end does not wait for it") {
+  const auto p = std::make_shared<probe>();
+  auto* a = new attachment(attach(p));
+  const std::shared_ptr<attached_sink> inner = only_attached();
+  event is_inside;
+  event may_end;
+  p->inside = [&](const scope_record&) {
+    is_inside.set();
+    may_end.wait();
+  };
+  std::thread delivering([&] { deliver("caught"); });
+  is_inside.wait();
+  std::thread detaching([&] { a->detach(); });
+  wait_until_detaching(*inner);
+  for (int i = 0; i < 100; ++i) std::this_thread::yield();  // chances to take it off the list
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // rather than wait for ever
+    delete a;   // as the destruction of a static attachment would
+    _exit(0);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  may_end.set();
+  delivering.join();
+  detaching.join();
+  delete a;
+  CHECK(status == 0);
+}
+#endif
 
 TEST_CASE("a sink may detach itself inside its own call, and gets nothing more") {
   const auto p = std::make_shared<probe>();

@@ -47,7 +47,8 @@ struct attached_sink {
   explicit attached_sink(std::shared_ptr<sink> s) noexcept : target(std::move(s)) {}
 
   std::shared_ptr<sink> target;
-  std::atomic<int> calls{0};  // running now
+  std::atomic<int> calls{0};  // running now, in `process`
+  std::uint64_t process = ledger().process_id;
   std::atomic<bool> detached{false};
   std::atomic<bool> has_failed{false};
 };
@@ -97,6 +98,7 @@ class TIDEMARK_EXPORT sink_registry {
       int mine = 0;
       for (const delivery* d = this_thread().inside; d != nullptr; d = d->outer) mine += d->to == s.get() ? 1 : 0;
       s->calls.store(mine, std::memory_order_relaxed);  // the only thread
+      s->process = ledger().process_id;
     }
   }
 
@@ -171,7 +173,9 @@ inline void detach(std::shared_ptr<attached_sink>& s) noexcept {
   s->detached.store(true);  // in one order with deliver()
   contain_exceptions([&] { registry<sink_registry>()->remove(s.get()); }, [](const char*) {});  // it stays, detached
   if (this_thread().inside == nullptr) {
-    for (int turns = 0; s->calls.load() != 0; ++turns) {  // in one order with deliver(), after the store above
+    // A fork child of a process where another thread waits here has its count, and not the threads that it counts.
+    const auto is_called = [&s] { return s->process == ledger().process_id && s->calls.load() != 0; };
+    for (int turns = 0; is_called(); ++turns) {  // in one order with deliver(), after the store above
       turns < 100 ? os::yield_thread() : os::pause_ns(100'000);
     }
   }
