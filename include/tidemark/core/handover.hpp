@@ -40,8 +40,9 @@ inline namespace TIDEMARK_TAG {
 
 /// From here on this part of the program uses that ledger: its scopes, sinks and readings are the same as there.
 /// Call it before the first scope, sink or reading of this part. Absent, with nothing changed, where it came too late, where
-/// this part has the heap hook itself, or where the other was compiled from another version.
-/// Threads: one, while no other uses the library from this part. The object that the ledger lies in is kept loaded.
+/// this part has the heap hook itself or an `operator new` of its own, or where the other was compiled from another version.
+/// Threads: one, while no other uses the library from this part. This part, and the one that the ledger lies in, are kept
+/// loaded.
 [[nodiscard]] inline reading<ledger_handle> use_ledger(ledger_handle other) {
 #if TIDEMARK_OPT_DISABLE
   static_cast<void>(other);
@@ -57,11 +58,18 @@ inline namespace TIDEMARK_TAG {
   if (has_hook()) {
     return result::absent("this part of the program has the heap hook, which feeds its own ledger");
   }
+  // What replaces malloc is reached through every operator new.
+  if (other.state->hook == hook_kind::global_new && fed_by_operator_new() != other.state) {
+    return result::absent(
+        "this part's operator new does not reach the program's hook: was it linked with a C++ library "
+        "of its own?");
+  }
   int untouched = 0;
   if (&ledger() != &own_ledger || !own_ledger.phase.compare_exchange_strong(untouched, ledger_handed_over)) {
     return result::absent("this part of the program has used a ledger already: hand over before its first scope");
   }
   os::keep_loaded(reinterpret_cast<const void*>(other.state->thread_here));
+  os::keep_this_loaded();
   ledger_in_use = other.state;
   return other;
 #endif

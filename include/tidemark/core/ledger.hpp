@@ -110,6 +110,7 @@ struct ledger_state {
   std::uint64_t process_id = 0;
   std::int64_t settle_bytes = 0;
   bool ask_sizes = false;
+  void (*first_size_query)() noexcept = nullptr;  // the hook's; a plugin does not see the hook itself
 
   std::atomic<int> phase{0};  // 0 untouched, 1 one thread prepares it, 2 ready, or as below
   hook_kind hook = hook_kind::none;
@@ -329,6 +330,14 @@ struct hook_question : std::nothrow_t {
   return true;
 }
 
+/// The ledger fed by the hook behind this part's `operator new`; null where none is.
+[[nodiscard]] inline const ledger_state* fed_by_operator_new() noexcept {
+  hook_question q;
+  void* block = ::operator new(hook_question::bytes, hook_question::alignment, q);
+  ::operator delete(block, hook_question::alignment, q);
+  return q.fed;
+}
+
 /// Whether the program has a hook that feeds the ledger of this part.
 [[nodiscard]] inline bool has_hook() noexcept { return &tidemark_hook != nullptr && tidemark_hook.home == &own_ledger; }
 
@@ -338,11 +347,9 @@ inline void find_hook() noexcept {
     ledger().hook = s.kind;
     ledger().hook_reason = s.reason;
     ledger().ask_sizes = s.ask_sizes;
+    ledger().first_size_query = tidemark_hook.first_size_query;
   } else {
-    hook_question q;
-    void* block = ::operator new(hook_question::bytes, hook_question::alignment, q);
-    ::operator delete(block, hook_question::alignment, q);
-    const bool is_split = q.fed != nullptr || &tidemark_hook != nullptr;
+    const bool is_split = fed_by_operator_new() != nullptr || &tidemark_hook != nullptr;
     ledger().hook_reason =
         is_split ? "this shared object keeps a ledger of its own, and the program's heap hook feeds another: link the "
                    "program with -rdynamic, or hand its ledger over with tidemark::use_ledger()"
@@ -401,7 +408,7 @@ TIDEMARK_COLD inline slot* begin_thread() noexcept {
     if (ledger().ask_sizes) {
       // What an allocator allocates for its first query passes uncounted (gperftools' does); later ones go unguarded.
       here.word = word_passing;
-      tidemark_hook.first_size_query();
+      ledger().first_size_query();
     }
     publish_word(*s);
   }

@@ -13,6 +13,7 @@
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/detail/os_message.hpp>
+#include <tidemark/core/detail/os_module.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
 #include <tidemark/core/detail/raise.hpp>
 #include <tidemark/core/gate.hpp>
@@ -223,6 +224,7 @@ class [[nodiscard]] attachment {
   return attachment();
 #else
   const quiet hidden;
+  detail::os::keep_this_loaded();  // what is made below outlives the attachment
   detail::sink_registry* registry = detail::registry<detail::sink_registry>();
   if (registry == nullptr) detail::raise_bad_alloc();
   auto attached = std::make_shared<detail::attached_sink>(std::move(s));

@@ -13,22 +13,20 @@ namespace tidemark {
 inline namespace v0 {
 namespace detail {
 
-/// Its address says which thread this is.
-TIDEMARK_EXPORT inline thread_local char lock_mark = 0;
-
 /// Held for a few dozen instructions at a time. A waiter spins briefly, then gives up its turn to the holder.
 /// The holder may take it again: a fork handler of someone else's allocates while the library holds every lock, and so may
 /// a signal handler.
 class spin_lock {
  public:
   void lock() noexcept {
+    const void* const me = os::thread_mark();
     for (int spins = 0;; ++spins) {
-      const char* holder = nullptr;
-      if (holder_.compare_exchange_strong(holder, &lock_mark, std::memory_order_acquire,
+      const void* holder = nullptr;
+      if (holder_.compare_exchange_strong(holder, me, std::memory_order_acquire,
                                           std::memory_order_relaxed)) {  // pairs with unlock()
         return;
       }
-      if (holder == &lock_mark) {
+      if (holder == me) {
         ++again_;
         return;
       }
@@ -44,7 +42,7 @@ class spin_lock {
   }
 
  private:
-  std::atomic<const char*> holder_{nullptr};
+  std::atomic<const void*> holder_{nullptr};
   int again_ = 0;  // the holder's
 };
 

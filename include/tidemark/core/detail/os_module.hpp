@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The contract: what the core asks of the dynamic linker.
 //   keep_loaded(address)  the shared object that holds that function or object is never unloaded from here on
-// For what the library leaves behind in lists of the process: functions that run at a thread's end or at a fork.
+//   keep_this_loaded()    the same for the one that the caller is compiled into; one test after the first time
+// For what the library leaves behind in the process: functions that run at a thread's end or at a fork, texts in records,
+// sinks.
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 
 #include <tidemark/config/platform.hpp>
@@ -42,9 +45,19 @@ TIDEMARK_ALWAYS_INLINE void keep_loaded(const void* address) noexcept {
   errno = saved;
 }
 
+/// One in each shared object, whatever it exports; its address is in no other.
+__attribute__((visibility("hidden"))) inline std::atomic<bool> is_this_kept{false};
+
+TIDEMARK_ALWAYS_INLINE void keep_this_loaded() noexcept {
+  if (TIDEMARK_LIKELY(is_this_kept.load(std::memory_order_relaxed))) return;  // twice does no harm
+  keep_loaded(&is_this_kept);
+  is_this_kept.store(true, std::memory_order_relaxed);
+}
+
 #else
 
 TIDEMARK_ALWAYS_INLINE void keep_loaded(const void*) noexcept {}
+TIDEMARK_ALWAYS_INLINE void keep_this_loaded() noexcept {}
 
 #endif
 

@@ -2,6 +2,7 @@
 // The contract: what the core asks of the system about threads.
 //   yield_thread()            gives up this thread's turn
 //   thread_id(), process_id() the system's own numbers, 0 where there are none
+//   thread_mark()             an address that no other thread has, the same in every shared object; no system call
 //   is_thread_alive(id)       false only where that thread of this process has ended
 //   no_cancellation           while it stands, pthread_cancel() of this thread waits
 //   at_thread_exit            a value per thread, whose function runs when the thread ends, after its C++ thread-locals
@@ -33,6 +34,8 @@ namespace os {
 #if TIDEMARK_HAS_POSIX()
 
 inline void yield_thread() noexcept { sched_yield(); }
+
+inline const void* thread_mark() noexcept { return reinterpret_cast<const void*>(pthread_self()); }
 
 inline std::uint64_t thread_id() noexcept {
   #if TIDEMARK_HAS_LINUX()
@@ -95,6 +98,10 @@ inline bool at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) n
 #else
 
 inline void yield_thread() noexcept {}
+inline const void* thread_mark() noexcept {
+  static thread_local char mark;
+  return &mark;
+}
 inline std::uint64_t thread_id() noexcept { return 0; }
 inline std::uint64_t process_id() noexcept { return 0; }
 inline bool is_thread_alive(std::uint64_t) noexcept { return true; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tidemark/core/detail/os_module.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
 #include <tidemark/core/detail/slot.hpp>
 #include <tidemark/core/ledger.hpp>
@@ -64,6 +65,7 @@ class frame {
 
   /// Who and where the scope was. Throws: `std::bad_alloc`.
   void describe(scope_record& record) const {
+    os::keep_this_loaded();  // reasons in its readings are texts of this shared object
     if (path_ != nullptr) record.name = path_->name;
     record.path = path_text(path_);
     record.thread = thread_id_;
