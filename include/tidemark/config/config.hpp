@@ -23,8 +23,8 @@
   #define TIDEMARK_OPT_ASK_SIZES 0
 #endif
 
-/// 0: replace the functions in a sanitizer build too, as in any other, rather than listen to the sanitizer. For running
-/// what ships under a sanitizer; clang's ThreadSanitizer and MemorySanitizer do not link then.
+/// 0: hook/global_new replaces the operators in a sanitizer build too, as in any other, rather than listen to the
+/// sanitizer. For running what ships under a sanitizer; clang's ThreadSanitizer and MemorySanitizer do not link then.
 /// Read only where a hook header is included.
 #ifndef TIDEMARK_OPT_SANITIZER_HOOKS
   #define TIDEMARK_OPT_SANITIZER_HOOKS 1

@@ -20,7 +20,7 @@
 
 #if TIDEMARK_OPT_DISABLE
   #include <tidemark/hook/detail/disabled.hpp>
-#elif TIDEMARK_OPT_SANITIZER_HOOKS && TIDEMARK_HAS_SANITIZER_ALLOCATOR()
+#elif TIDEMARK_HAS_SANITIZER_ALLOCATOR()  // whose runtime asks for memory before a replaced malloc could be ready
   #include <tidemark/hook/detail/sanitizer.hpp>
 #else
 
