@@ -55,6 +55,7 @@ TIDEMARK_DETAIL_CALLED_BY_SANITIZER inline void on_sanitizer_malloc(const volati
     was_reached = true;
     return;
   }
+  if (p == nullptr) return;  // ThreadSanitizer reports those that failed as well
   // Asked for, since ThreadSanitizer reports n bytes of a reallocarray(p, n, size); and says 1 of a malloc(0).
   const std::size_t n = reported == 0 ? 0 : __sanitizer_get_allocated_size(p);
   on_slot_for_event([=](slot& s) {
