@@ -116,6 +116,7 @@ TIDEMARK_ALWAYS_INLINE void* zeroed(std::size_t count, std::size_t size) noexcep
 
 /// A block from before the allocator was found moves into the heap.
 TIDEMARK_COLD inline void* move_from_bootstrap(void* old, std::size_t n) noexcept {
+  if (n == 0) return nullptr;
   void* p = common.try_allocate(n);
   if (p == nullptr) return nullptr;
   const std::size_t had = bootstrap.size_of(old);
@@ -139,14 +140,17 @@ inline void* resized(void* old, std::size_t n) noexcept {
   const stamp_word kept = is_ours ? wipe_stamp(old, usable) : stamp_word{};
   // Whether realloc(p, 0) frees is for the allocator below to say; if it does, null is no failure.
   void* p = below.realloc(old, n == 0 ? 0 : n + stamp_bytes);
-  const bool has_freed = n == 0 && p == nullptr;
-  if (n == 0 && p != nullptr) p = below.realloc(p, stamp_bytes);  // there is room for a stamp now
-  if (p == nullptr && !has_freed) {
-    if (is_ours && n != 0) restore_stamp(old, usable, kept);
-    return nullptr;
+  if (n == 0 && p != nullptr) {
+    void* with_room = below.realloc(p, stamp_bytes);
+    if (with_room == nullptr) real_free(p);
+    p = with_room;
+  }
+  if (p == nullptr && n != 0) {
+    if (is_ours) restore_stamp(old, usable, kept);
+    return fail_with(ENOMEM);
   }
   on_slot_for_event([=](slot& s) { is_ours ? count_death(s, was) : s.foreign_frees.add(1); });
-  return has_freed ? nullptr : book_fresh(p, n);
+  return p == nullptr ? nullptr : book_fresh(p, n);
 }
 
 inline std::size_t page_bytes() noexcept { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
