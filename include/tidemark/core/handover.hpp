@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
@@ -52,17 +53,22 @@ inline namespace TIDEMARK_TAG {
   using namespace detail;
   if (other.state == nullptr) return result::absent("the handle names no ledger");
   if (other.version != ledger_version || other.state_bytes != sizeof(ledger_state)) {
-    return result::absent("the other ledger is of another version of tidemark");
+    return result::absent("the other ledger is of a version of tidemark with another layout");
   }
   if (other.state == &ledger()) return other;
   if (has_hook()) {
     return result::absent("this part of the program has the heap hook, which feeds its own ledger");
   }
-  // What replaces malloc is reached through every operator new.
-  if (other.state->hook == hook_kind::global_new && fed_by_operator_new() != other.state) {
+  // What replaces malloc is reached through every operator new. The question goes through one of them; this part may have
+  // another of its own.
+  void* (*const asked)(std::size_t, std::align_val_t, const std::nothrow_t&) noexcept = &::operator new;
+  void* (*const used)(std::size_t) = &::operator new;
+  if (other.state->hook == hook_kind::global_new &&
+      (fed_by_operator_new() != other.state ||
+       !os::in_one_object(reinterpret_cast<const void*>(asked), reinterpret_cast<const void*>(used)))) {
     return result::absent(
-        "this part's operator new does not reach the program's hook: was it linked with a C++ library "
-        "of its own?");
+        "this part's operator new does not reach the program's hook: it has one of its own, or a C++ library of its "
+        "own");
   }
   int untouched = 0;
   if (&ledger() != &own_ledger || !own_ledger.phase.compare_exchange_strong(untouched, ledger_handed_over)) {

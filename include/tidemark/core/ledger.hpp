@@ -351,10 +351,12 @@ inline void find_hook() noexcept {
   } else {
     const bool is_split = fed_by_operator_new() != nullptr || &tidemark_hook != nullptr;
     ledger().hook_reason =
-        is_split ? "this shared object keeps a ledger of its own, and the program's heap hook feeds another: link the "
-                   "program with -rdynamic, or hand its ledger over with tidemark::use_ledger()"
-                 : "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one "
-                   ".cpp file of the program";
+        is_split
+            ? "this part of the program keeps a ledger of its own, and the heap hook feeds another (the program's or "
+              "a preloaded one): link the program with -rdynamic, or hand its ledger over with "
+              "tidemark::use_ledger()"
+            : "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one "
+              ".cpp file of the program";
   }
 }
 

@@ -8,6 +8,11 @@
 // docs/semantics.md says what is counted, docs/hooks.md which hook is for which program.
 #pragma once
 
+#ifdef TIDEMARK_HOOK_INCLUDED
+  #error "this file includes two of tidemark's hook headers: one file of a program includes one of them"
+#endif
+#define TIDEMARK_HOOK_INCLUDED 1
+
 #include <cstdlib>
 
 #include <tidemark/config/config.hpp>

@@ -27,7 +27,7 @@ extern "C" __attribute__((weak)) const part* test_part();  // null: none is link
 
 namespace {
 
-constexpr std::string_view split_reason = "this shared object keeps a ledger of its own";
+constexpr std::string_view split_reason = "this part of the program keeps a ledger of its own";
 constexpr std::string_view no_hook_reason = "no heap hook: include <tidemark/hook/global_new.hpp>";
 
 std::atomic<int> wrong{0};

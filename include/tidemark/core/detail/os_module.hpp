@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The contract: what the core asks of the dynamic linker.
 //   keep_loaded(address)  the shared object that holds that function or object is never unloaded from here on
+//   in_one_object(a, b)   false only where two functions are in different shared objects
 //   keep_this_loaded()    the same for the one that the caller is compiled into; one test after the first time
 // For what the library leaves behind in the process: functions that run at a thread's end or at a fork, texts in records,
 // sinks.
@@ -45,6 +46,13 @@ TIDEMARK_ALWAYS_INLINE void keep_loaded(const void* address) noexcept {
   errno = saved;
 }
 
+TIDEMARK_ALWAYS_INLINE bool in_one_object(const void* a, const void* b) noexcept {
+  Dl_info holder_of_a{};
+  Dl_info holder_of_b{};
+  return weak_dladdr == nullptr || weak_dladdr(a, &holder_of_a) == 0 || weak_dladdr(b, &holder_of_b) == 0 ||
+         holder_of_a.dli_fbase == holder_of_b.dli_fbase;
+}
+
 /// One in each shared object, whatever it exports; its address is in no other.
 __attribute__((visibility("hidden"))) inline std::atomic<bool> is_this_kept{false};
 
@@ -58,6 +66,7 @@ TIDEMARK_ALWAYS_INLINE void keep_this_loaded() noexcept {
 
 TIDEMARK_ALWAYS_INLINE void keep_loaded(const void*) noexcept {}
 TIDEMARK_ALWAYS_INLINE void keep_this_loaded() noexcept {}
+TIDEMARK_ALWAYS_INLINE bool in_one_object(const void*, const void*) noexcept { return true; }
 
 #endif
 
