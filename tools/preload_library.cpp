@@ -6,15 +6,19 @@
 // version script tools/preload_library.map keeps it, and all but the replaced functions, to this library.
 #include <tidemark/hook/malloc.hpp>
 
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <tidemark/core/bytes.hpp>
+#include <tidemark/core/gate.hpp>
 
 extern "C" char* program_invocation_short_name;  // glibc's
 
@@ -42,6 +46,8 @@ new_handler get_new_handler() noexcept {
 
 void __throw_bad_alloc() {
   if (auto* const hosts = in_cxx_library<void()>("_ZSt17__throw_bad_allocv")) hosts();
+  // Another C++ library: its own operator throws its own exception.
+  if (void* next = dlsym(RTLD_NEXT, "_Znwm")) reinterpret_cast<void* (*)(std::size_t)>(next)(PTRDIFF_MAX);
   tidemark::detail::os::say("out of memory in operator new, and no C++ library to throw std::bad_alloc");
   abort();
 }
@@ -68,7 +74,36 @@ class report_text {
   std::size_t size_ = 0;
 };
 
+/// A signal that a write brings would end the program with its own output still in a buffer.
+class no_signals {
+ public:
+  no_signals() noexcept {
+    sigemptyset(&ours_);
+    for (const int s : {SIGPIPE, SIGXFSZ, SIGTTOU}) sigaddset(&ours_, s);
+    sigemptyset(&before_);
+    sigpending(&before_);
+    pthread_sigmask(SIG_BLOCK, &ours_, &mask_);
+  }
+  ~no_signals() {
+    const int saved = errno;
+    const timespec at_once{};
+    for (const int s : {SIGPIPE, SIGXFSZ, SIGTTOU}) {
+      if (sigismember(&before_, s) == 1) sigdelset(&ours_, s);
+    }
+    while (sigtimedwait(&ours_, nullptr, &at_once) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+    errno = saved;
+  }
+  no_signals(const no_signals&) = delete;
+  no_signals& operator=(const no_signals&) = delete;
+
+ private:
+  sigset_t ours_, before_, mask_;
+};
+
 bool write_all(int to, const report_text& text) noexcept {
+  const no_signals quietly;
   const char* at = text.data();
   for (std::size_t left = text.size(); left > 0;) {
     const ssize_t n = ::write(to, at, left);
@@ -84,7 +119,6 @@ bool write_all(int to, const report_text& text) noexcept {
 // is used only while it is still what it was, since a number that the program closed may be a file of its own by then.
 int kept_stderr = -1;
 struct stat kept_stderr_is {};
-bool is_started_process = false;
 
 bool same_file(int descriptor) noexcept {
   struct stat now {};
@@ -92,11 +126,28 @@ bool same_file(int descriptor) noexcept {
          now.st_rdev == kept_stderr_is.st_rdev;
 }
 
-__attribute__((constructor)) void keep_stderr() noexcept {
+// The environment as it was at the start: at the end it may be gone.
+long started_process = 0;
+char report_path[4'096] = {};
+
+// A child by fork must not hold its caller's pipe open.
+void close_kept() noexcept {
+  if (kept_stderr >= 0 && same_file(kept_stderr)) ::close(kept_stderr);
+  kept_stderr = -1;
+}
+
+__attribute__((constructor)) void keep_what_is_needed() noexcept {
+  const int saved = errno;
   const char* started = getenv("TIDEMARK_PRELOAD_PID");
-  is_started_process = started != nullptr && std::strtol(started, nullptr, 10) == getpid();
-  if (!is_started_process || fstat(STDERR_FILENO, &kept_stderr_is) != 0) return;
-  kept_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 500);
+  const char* path = getenv("TIDEMARK_PRELOAD_REPORT");
+  started_process = started == nullptr ? 0 : std::strtol(started, nullptr, 10);
+  if (path != nullptr && std::strlen(path) < sizeof report_path) std::strcpy(report_path, path);
+  if (started_process == getpid() && fstat(STDERR_FILENO, &kept_stderr_is) == 0) {
+    kept_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 500);
+    const tidemark::quiet hidden;
+    pthread_atfork(nullptr, nullptr, close_kept);
+  }
+  errno = saved;
 }
 
 int where_stderr_is() noexcept {
@@ -113,7 +164,8 @@ void add_usage(report_text& text) noexcept {
     text.add("  %-13s %11.*s", name, static_cast<int>(size.view().size()), size.view().data());
   };
   line("live", u.live_bytes);
-  text.add("  %lld bytes in %lld blocks\n", static_cast<long long>(u.live_bytes), static_cast<long long>(u.live_blocks));
+  text.add("  %lld bytes in %lld blocks\n", static_cast<long long>(u.live_bytes),
+           static_cast<long long>(u.live_blocks));
   line("peak", u.peak_bytes);
   text.add("  %lld bytes, ", static_cast<long long>(u.peak_bytes));
   if (u.error_bound_bytes == 0) {
@@ -148,18 +200,15 @@ bool expand(char* out, std::size_t room, const char* pattern) noexcept {
   return true;
 }
 
-// After every other function of the program's end: exit handlers and static destructors of the host still allocate.
+// After the program's exit handlers and static destructors, which still allocate. The text is static: a thread with a small
+// stack may end the program.
 __attribute__((destructor)) void report() noexcept {
-  const char* path = getenv("TIDEMARK_PRELOAD_REPORT");
-  const bool is_to_file = path != nullptr && *path != '\0';
+  const bool is_to_file = report_path[0] != '\0';
+  const bool is_started_process = started_process == getpid();  // and no child by fork
   if (!is_to_file && !is_started_process) return;
-  if (!is_to_file && std::strtol(getenv("TIDEMARK_PRELOAD_PID") != nullptr ? getenv("TIDEMARK_PRELOAD_PID") : "0", nullptr,
-                                 10) != getpid()) {
-    return;  // a child by fork: the report on the standard error is the started process's
-  }
   static_cast<void>(tidemark::detail::current_slot());
   tidemark::detail::settle_own();
-  report_text text;
+  static report_text text;
   text.add("tidemark: %.200s (process %ld)\n", program_invocation_short_name, static_cast<long>(getpid()));
   if (tidemark::detail::own_ledger.hook == tidemark::hook_kind::none) {
     text.add("  nothing counted: %s\n", tidemark::detail::own_ledger.hook_reason);
@@ -170,12 +219,13 @@ __attribute__((destructor)) void report() noexcept {
     static_cast<void>(write_all(where_stderr_is(), text));
     return;
   }
-  char name[4'096];
-  const int file = expand(name, sizeof name, path) ? ::open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+  static char name[4'096];
+  const int file =
+      expand(name, sizeof name, report_path) ? ::open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
   const bool is_written = file >= 0 && write_all(file, text);
   if (!is_written && is_started_process) {
-    report_text failure;
-    failure.add("tidemark: the report could not be written to %.1000s: %s\n", path, strerror(errno));
+    static report_text failure;
+    failure.add("tidemark: the report could not be written to %.1000s: %s\n", report_path, strerror(errno));
     static_cast<void>(write_all(where_stderr_is(), failure));
   }
   if (file >= 0) ::close(file);

@@ -396,7 +396,9 @@ TIDEMARK_COLD inline slot* begin_thread() noexcept {
     here.word = word_being_born;
   } else {
     s->start(ledger().process, ledger().settle_bytes, ledger().table_lock);
-    s->thread_id.store(os::thread_id(), std::memory_order_release);  // pairs with reap_slots()
+    // In a child by vfork() the slot is the parent's to keep, whose thread goes on with it: nobody may reap it.
+    const bool is_ours = os::process_id() == ledger().process_id;
+    s->thread_id.store(is_ours ? os::thread_id() : 0, std::memory_order_release);  // pairs with reap_slots()
     s->gate = gate_quiet;
     publish_word(*s);
   }

@@ -67,7 +67,9 @@ TIDEMARK_ALWAYS_INLINE void write_stamp(void* block, std::size_t usable, std::ui
   s.size = size_and_check >> check_bits;
   std::memcpy(&s.owner, place + sizeof size_and_check, sizeof s.owner);  // by itself: a load beats a move and a mask
   const std::uint64_t product = stamp_product(block, s.size, owner_and_site, secret);
-  return static_cast<std::uint16_t>(size_and_check) == static_cast<std::uint16_t>(stamp_check(product));
+  // The check alone would take one block of random content in 32,768 for a stamped one.
+  return static_cast<std::uint16_t>(size_and_check) == static_cast<std::uint16_t>(stamp_check(product)) &&
+         s.size <= usable - stamp_bytes;
 }
 
 /// What makes a stamp one, kept by whoever may have to put it back.

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
 
 namespace tidemark {
@@ -30,7 +31,12 @@ class spin_lock {
         ++again_;
         return;
       }
-      if (spins >= 100) os::yield_thread();
+      // A yield never lets a thread of lower priority on; a pause does.
+      if (spins >= 200) {
+        os::pause_ns(50'000);
+      } else if (spins >= 100) {
+        os::yield_thread();
+      }
     }
   }
   void unlock() noexcept {

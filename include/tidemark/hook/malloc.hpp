@@ -86,8 +86,49 @@ bool find_allocator() noexcept {
   return true;
 }
 
+/// Whether malloc comes to this hook: a program may define its own, which comes before a preloaded one.
+[[nodiscard]] inline bool is_malloc_reached() noexcept {
+  was_reached = false;
+  void* probe = std::malloc(1);
+  asm volatile("" : "+r"(probe) : : "memory");
+  std::free(probe);
+  return was_reached;
+}
+
+/// Whether one object holds all that is called below: the size of one allocator's block is nothing to ask another for.
+[[nodiscard]] inline bool is_one_allocator() noexcept {
+  const auto base = [](auto* function) {
+    Dl_info holder{};
+    return dladdr(reinterpret_cast<void*>(function), &holder) == 0 ? nullptr : holder.dli_fbase;
+  };
+  const void* const of_malloc = base(below.malloc);
+  return of_malloc == base(below.free) && of_malloc == base(below.posix_memalign) &&
+         of_malloc == base(below.malloc_usable_size) && of_malloc == base(below.calloc) &&
+         of_malloc == base(below.realloc);
+}
+
+inline hook_start pass_all(const char* reason) noexcept {
+  passes_all = true;
+  common = passing_paths<true>;
+  return {hook_kind::none, reason, false};
+}
+
 inline hook_start start() noexcept {
   static_cast<void>(has_allocator());
+  if (!is_malloc_reached()) {
+    // The operators must go where the program's own malloc is.
+    publish({&::malloc, &::free, &::posix_memalign, &::malloc_usable_size, &::calloc, &::realloc});
+    return pass_all(
+        "the heap hook is linked, but malloc does not reach it: the program has one of its own, or a tool intercepts "
+        "it "
+        "(for valgrind memcheck add --soname-synonyms=somalloc=nouserintercepts)");
+  }
+  if (!is_one_allocator()) {
+    return pass_all(
+        "the allocator below the hook is in parts: its malloc, free, realloc, posix_memalign and malloc_usable_size "
+        "are "
+        "not in one library, so that the sizes of its blocks cannot be asked for");
+  }
   const bool ask_sizes = choose_paths<true>();
   return started(hook_kind::malloc_family, "", ask_sizes);
 }
@@ -97,7 +138,7 @@ inline hook_start start() noexcept {
 /// Books a block fresh from the allocator below, which is null where it failed.
 [[nodiscard]] TIDEMARK_ALWAYS_INLINE void* book_fresh(void* p, std::size_t n) noexcept {
   asm("" : "+r"(p));
-  if (TIDEMARK_UNLIKELY(p == nullptr || own_thread.word == word_passing)) return p;
+  if (TIDEMARK_UNLIKELY(p == nullptr || passes())) return p;
   if (TIDEMARK_LIKELY(own_thread.word >= 0)) {
     book_birth(*slot_of(own_thread.word), p, usable_bytes(p), n);
   } else {
@@ -136,8 +177,8 @@ inline void* resized(void* old, std::size_t n) noexcept {
   if (n > largest_block) return fail_with(ENOMEM);
   if (TIDEMARK_UNLIKELY(bootstrap.has(old))) return move_from_bootstrap(old, n);
   static_cast<void>(has_allocator());
-  if (TIDEMARK_UNLIKELY(own_thread.word == word_passing)) return below.realloc(old, n);
-  static_cast<void>(current_slot());  // decides how sizes are found
+  static_cast<void>(current_slot());  // decides how sizes are found, and whether
+  if (TIDEMARK_UNLIKELY(passes())) return below.realloc(old, n);
 
   const std::size_t usable = usable_bytes(old);
   stamp was{};
@@ -167,11 +208,11 @@ inline std::size_t usable_size(void* p) noexcept {
   if (p == nullptr) return 0;
   if (bootstrap.has(p)) return bootstrap.size_of(p);
   static_cast<void>(has_allocator());
-  if (own_thread.word == word_passing) return real_usable(p);
   static_cast<void>(current_slot());
+  if (passes()) return real_usable(p);
   const std::size_t usable = usable_bytes(p);
   stamp is;
-  return find_stamp(is, p, usable) && is.size <= usable - stamp_bytes ? usable - stamp_bytes : usable;
+  return find_stamp(is, p, usable) ? usable - stamp_bytes : usable;
 }
 
 }  // namespace hook
@@ -205,7 +246,7 @@ TIDEMARK_DETAIL_C_FUNCTION void* realloc(void* p, std::size_t n) TIDEMARK_DETAIL
 TIDEMARK_DETAIL_C_FUNCTION void* reallocarray(void* p, std::size_t count, std::size_t size) TIDEMARK_DETAIL_C_THROW {
   std::size_t n = 0;
   if (__builtin_mul_overflow(count, size, &n)) return tidemark::detail::hook::fail_with(ENOMEM);
-  return tidemark::detail::hook::resized(p, n);
+  return ::realloc(p, n);  // the program's, should it have one: glibc's own reallocarray goes there too
 }
 
 TIDEMARK_DETAIL_C_FUNCTION int posix_memalign(void** out, std::size_t alignment,

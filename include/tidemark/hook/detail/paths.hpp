@@ -25,7 +25,7 @@ TIDEMARK_NOINLINE inline void* try_allocate(std::size_t n, std::size_t alignment
   if (TIDEMARK_UNLIKELY(!has_allocator())) return bootstrap.allocate(n);
   void* p = alignment == 0 ? real_malloc(n + stamp_bytes) : real_aligned(alignment, n + stamp_bytes);
   if (TIDEMARK_UNLIKELY(p == nullptr)) return nullptr;
-  if (own_thread.word == word_passing) {
+  if (passes()) {
     was_reached = true;
   } else {
     book_birth_slowly(p, n);
@@ -87,7 +87,7 @@ TIDEMARK_COLD inline void finish_foreign_death(void* p, slot& s) noexcept {
 template <bool Bootstrapped>
 TIDEMARK_NOINLINE void release_slowly(void* p) noexcept {
   if (p == nullptr || (Bootstrapped && bootstrap.has(p)) || !has_allocator()) return;
-  if (own_thread.word != word_passing) book_death_slowly(p);
+  if (!passes()) book_death_slowly(p);
   real_free(p);
 }
 
@@ -149,6 +149,12 @@ struct common_paths {
 template <bool Ask, bool Bootstrapped>
 inline constexpr common_paths paths{allocate<Ask, new_or_bad_alloc>, allocate<Ask, allocate_or_enomem>,
                                     release<Ask, Bootstrapped>};
+
+/// Nothing is counted or stamped.
+template <bool Bootstrapped>
+inline constexpr common_paths passing_paths{[](std::size_t n) { return new_or_bad_alloc(n, 0); },
+                                            [](std::size_t n) noexcept { return allocate_or_enomem(n, 0); },
+                                            release_slowly<Bootstrapped>};
 
 extern common_paths common;  // the hook header defines it
 

@@ -32,6 +32,11 @@ namespace hook {
 /// An event came through the hook's own functions on a thread whose word says that events pass.
 TIDEMARK_CONSTINIT inline bool was_reached = false;
 
+/// Set at the start where the hook cannot work: every event passes uncounted.
+TIDEMARK_CONSTINIT inline bool passes_all = false;
+
+[[nodiscard]] TIDEMARK_ALWAYS_INLINE bool passes() noexcept { return own_thread.word == word_passing || passes_all; }
+
 /// Whether `operator new` comes to this hook. A tool may intercept it, and another object may define it too.
 [[nodiscard]] inline bool is_reached() noexcept {
   was_reached = false;
