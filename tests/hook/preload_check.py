@@ -13,7 +13,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRELOAD = ROOT / 'tools' / 'preload'
 # Without stdio, which would allocate a buffer. 3 blocks stay: 1000 + 24 + 0 bytes; the peak is 41,024.
-KNOWN = '''#include <stdlib.h>
+KNOWN = '''#define _GNU_SOURCE
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 static void* keep(void* p) { asm volatile("" : "+r"(p) : : "memory"); return p; }
@@ -25,9 +26,34 @@ int main(int argc, char** argv) {
   free(p);
   keep(malloc(0));
   if (argc > 1 && strcmp(argv[1], "close") == 0) { close(1); close(2); }
+  if (argc > 1 && strcmp(argv[1], "clear") == 0) clearenv();
   if (argc > 1 && strcmp(argv[1], "_exit") == 0) _exit(3);
   if (argc > 1 && strcmp(argv[1], "fork") == 0 && fork() == 0) { keep(malloc(5)); return 0; }
   return 7;
+}
+'''
+# A program may bring an allocator of its own, which comes before a preloaded one.
+OWN_MALLOC = '''#include <stdlib.h>
+#include <string.h>
+static char room[1 << 20];
+static size_t used;
+void* malloc(size_t n) {
+  size_t* p = (size_t*)(room + used);
+  used += (n + 31) / 16 * 16;
+  *p = n;
+  return p + 2;
+}
+void free(void* p) { (void)p; }
+void* calloc(size_t n, size_t m) { return malloc(n * m); }
+void* realloc(void* p, size_t n) {
+  void* q = malloc(n);
+  if (p) memcpy(q, p, ((size_t*)p)[-2] < n ? ((size_t*)p)[-2] : n);
+  return q;
+}
+int main(void) {
+  char* p = strcpy(malloc(10), "kept");
+  p = reallocarray(p, 100, 100);
+  return strcmp(p, "kept") == 0 && p > room && p < room + sizeof room ? 7 : 1;
 }
 '''
 # One with a hook and scopes of its own: both count.
@@ -87,6 +113,20 @@ def main():
 
         closed = run(PRELOAD, known, 'close')
         expect(closed.stderr.count('tidemark: known') == 1, 'a program that closed its outputs is reported', closed.stderr)
+        cleared = run(PRELOAD, known, 'clear')
+        expect(cleared.stderr.count('tidemark: known') == 1, 'one that cleared its environment too', cleared.stderr)
+        nobody, writable = os.pipe()
+        os.close(nobody)
+        unread = subprocess.run([PRELOAD, known], stderr=writable)
+        os.close(writable)
+        expect(unread.returncode == 7, 'a report that nobody reads does not end the program', unread.returncode)
+        own_source = folder / 'own.c'
+        own_source.write_text(OWN_MALLOC)
+        built = run(*compiler, '-x', 'c', '-D_GNU_SOURCE', '-O1', '-fno-builtin', own_source, '-o', folder / 'own')
+        own = run(PRELOAD, folder / 'own')
+        expect(built.returncode == 0 and own.returncode == 7, 'a program with a malloc of its own runs as before',
+               built.stderr + own.stderr)
+        expect('nothing counted: ' in own.stderr and 'malloc' in own.stderr, 'and is said not to be counted', own.stderr)
         forked = run(PRELOAD, known, 'fork')
         expect(forked.stderr.count('tidemark: known') == 1, 'a fork child is not reported beside it', forked.stderr)
         silent = run(PRELOAD, known, '_exit')

@@ -14,6 +14,15 @@ FLAGS = ['-std=c++17', '-O1', '-g1', '-pthread', f'-I{HERE.parent.parent / "incl
 HEADERS = {'hook/global_new': [], 'hook/malloc': ['-DSANITIZED_MALLOC']}
 
 
+LEAK = '''#include <tidemark/hook/malloc.hpp>
+#include <stdlib.h>
+void* volatile last;
+__attribute__((noinline)) static void leak() { for (int i = 0; i < 50; ++i) last = malloc(1234); last = nullptr; }
+__attribute__((noinline)) static void overwrite() { volatile char stack[20'000]; for (auto& c : stack) c = 0; }
+int main() { leak(); overwrite(); }
+'''
+
+
 def run(*command, **more):
     return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
 
@@ -40,6 +49,14 @@ def main():
                 if said:
                     failed += 1
                     print(f'--- {header} with -fsanitize={sanitizer}:\n{said}')
+        # What the library knows of a block must not look like a pointer to it.
+        leaking = pathlib.Path(folder) / 'leak.cpp'
+        leaking.write_text(LEAK)
+        built = run(*compiler, *FLAGS, '-fsanitize=address', leaking, '-o', leaking.with_suffix(''))
+        done = run(leaking.with_suffix(''), env=dict(os.environ, ASAN_OPTIONS='detect_leaks=1'))
+        if built.returncode != 0 or '61700 byte(s) leaked in 50 allocation(s)' not in done.stdout:
+            failed += 1
+            print(f'--- leaks are hidden: exit {done.returncode}\n{built.stdout}{done.stdout}')
     print(f'{len(jobs) - failed} of {len(jobs)} builds count as they say')
     return 1 if failed else 0
 
