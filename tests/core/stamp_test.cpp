@@ -36,14 +36,20 @@ class dice {
 };
 
 std::uint64_t some_size(dice& d) {
-  return d.word() >> (16 + d.below(48));  // of any magnitude below 2^48
+  return d.word() >> (18 + d.below(46));  // of any magnitude below 2^46
 }
 
 /// As a hook writes it: the owner's number, and whatever the other half says.
 std::uint64_t some_owner(dice& d) { return d.below(2) == 0 ? d.below(65'536) : d.word(); }
 
-// A block is a place in here, at any alignment.
+// A stamp is a place in here, at any alignment; the block in front of it is as large as it says, and nobody touches it.
 alignas(16) unsigned char memory[4'096];
+
+unsigned char* block_before(const unsigned char* place, std::size_t usable) {
+  return reinterpret_cast<unsigned char*>(reinterpret_cast<std::uintptr_t>(place) + stamp_bytes - usable);
+}
+
+constexpr std::uint64_t largest = (std::uint64_t{1} << 46) - 1;  // half of the addresses that a program has
 
 }  // namespace
 
@@ -52,12 +58,12 @@ TEST_CASE("a stamp is read back as it was written, at odd usable sizes and in un
   std::uint64_t wrong = 0;
   std::uint64_t touched = 0;
   for (int i = 0; i < 200'000; ++i) {
-    unsigned char* block = memory + 64 + d.below(64);
-    const auto usable = static_cast<std::size_t>(stamp_bytes + d.below(1'000));
     const std::uint64_t size = some_size(d);
+    const auto usable = static_cast<std::size_t>(size + stamp_bytes + d.below(1'000));
     const std::uint64_t owner = some_owner(d);
     const std::uint64_t secret = d.secret();
-    unsigned char* place = block + usable - stamp_bytes;
+    unsigned char* place = memory + 64 + d.below(1'000);
+    unsigned char* block = block_before(place, usable);
     unsigned char around[stamp_bytes + 16];
     std::memcpy(around, place - 8, sizeof around);
     write_stamp(block, usable, size, owner, secret);
@@ -72,13 +78,15 @@ TEST_CASE("a stamp is read back as it was written, at odd usable sizes and in un
 }
 
 TEST_CASE("the largest and the smallest values of a stamp survive") {
-  for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1}, (std::uint64_t{1} << 48) - 1}) {
+  for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1}, largest}) {
     for (const std::uint64_t owner :
          {std::uint64_t{0}, std::uint64_t{tidemark::detail::quiet_owner}, ~std::uint64_t{0}}) {
       for (const std::uint64_t secret : {std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{0x1234'5678'9abc'def1}}) {
         stamp s{};
-        write_stamp(memory, stamp_bytes, size, owner, secret);
-        CHECK(read_stamp(s, memory, stamp_bytes, secret));
+        const std::size_t usable = size + stamp_bytes;
+        unsigned char* block = block_before(memory, usable);
+        write_stamp(block, usable, size, owner, secret);
+        CHECK(read_stamp(s, block, usable, secret));
         CHECK(s.size == size);
         CHECK(s.owner == static_cast<std::uint32_t>(owner));
       }
@@ -92,21 +100,32 @@ TEST_CASE("random bytes pass for a stamp once in 65,536, and those with an odd c
   int passed = 0;
   int odd_passed = 0;
   for (int i = 0; i < rounds; ++i) {
-    unsigned char* block = memory + d.below(256);
+    unsigned char* place = memory + d.below(256);
+    constexpr std::size_t usable = largest + stamp_bytes;  // any size fits: the check alone decides
+    unsigned char* block = block_before(place, usable);
     const std::uint64_t secret = d.secret();
-    std::uint64_t words[2] = {d.word(), d.word()};
+    std::uint64_t words[2] = {d.word() << 2 >> 2, d.word()};
     stamp s{};
-    std::memcpy(block, words, sizeof words);
-    passed += read_stamp(s, block, stamp_bytes, secret) ? 1 : 0;
+    std::memcpy(place, words, sizeof words);
+    passed += read_stamp(s, block, usable, secret) ? 1 : 0;
     words[0] |= 1;
-    std::memcpy(block, words, sizeof words);
-    odd_passed += read_stamp(s, block, stamp_bytes, secret) ? 1 : 0;
+    std::memcpy(place, words, sizeof words);
+    odd_passed += read_stamp(s, block, usable, secret) ? 1 : 0;
   }
   // 15.3 and 30.5 are expected. The addresses change from run to run, and the bounds are 7 deviations away;
   // below them the check would not depend on what it checks.
   CHECK(passed <= 43);
   CHECK(odd_passed > 0);
   CHECK(odd_passed <= 70);
+}
+
+TEST_CASE("a stamp that says more bytes than its block has is none") {
+  stamp s{};
+  const std::size_t usable = 100 + stamp_bytes;
+  write_stamp(memory, usable, 100, 0, 0x1234'5678'9abc'def1);
+  CHECK(read_stamp(s, memory, usable, 0x1234'5678'9abc'def1));
+  write_stamp(memory, usable, 101, 0, 0x1234'5678'9abc'def1);
+  CHECK(!read_stamp(s, memory, usable, 0x1234'5678'9abc'def1));
 }
 
 TEST_CASE("memory that is zero, or that one byte fills, hardly ever passes for a stamp, and zero never") {

@@ -79,7 +79,7 @@ def programs(megabytes):
         program('cmake', 'cmake -S project -B made >log 2>&1; cp made/cmake_install.cmake out', ['cmake', 'c++'], ['out']),
         program('perl', 'perl in.pl', ['perl']),
         program('bash pipelines', 'seq 300000 | grep 7 | sed s/1/one/ | awk \'{ n += length } END { print n, NR }\'; '
-                'x=$(for i in $(seq 3000); do echo $i; done | sort -rn | head -n 3); echo "$x"; '
+                'x=$(for i in $(seq 3000); do echo $i; done | sort -rn | sed -n 1,3p); echo "$x"; '
                 'cat <(seq 10) <(seq 20) | wc -l; [[ abc =~ b(.) ]] && echo ${BASH_REMATCH[1]}', ['bash']),
         program('sort', f'sort -S 300M --parallel=2 in.txt >out', ['sort'], ['out']),
         program('xz', 'xz -1 -T2 -k in.txt && xz -t in.txt.xz', ['xz'], ['in.txt.xz']),
