@@ -6,7 +6,7 @@
 //
 // Sees: every block of malloc calloc realloc reallocarray aligned_alloc posix_memalign memalign valloc pvalloc and new, in
 // all libraries. Does not see: mmap, and what an allocator offers under names of its own (mallocx, mi_malloc).
-// Cost: about 65 instructions per malloc and free together, and 16 bytes per block; bench/README.md has the table.
+// Cost: about 75 instructions per malloc and free together, and 16 bytes per block; bench/README.md has the table.
 // Under AddressSanitizer, ThreadSanitizer and MemorySanitizer it listens to the sanitizer instead.
 // docs/semantics.md says what is counted, docs/hooks.md which hook is for which program.
 #pragma once
