@@ -56,7 +56,7 @@ void __throw_bad_alloc() {
 
 namespace {
 
-/// Text of a bounded size, on the stack.
+/// Text of a bounded size.
 class report_text {
  public:
   __attribute__((format(printf, 2, 3))) void add(const char* format, ...) noexcept {

@@ -119,15 +119,13 @@ inline hook_start start() noexcept {
     // The operators must go where the program's own malloc is.
     publish({&::malloc, &::free, &::posix_memalign, &::malloc_usable_size, &::calloc, &::realloc});
     return pass_all(
-        "the heap hook is linked, but malloc does not reach it: the program has one of its own, or a tool intercepts "
-        "it "
-        "(for valgrind memcheck add --soname-synonyms=somalloc=nouserintercepts)");
+        "the heap hook is linked, but malloc does not reach it: the program has one of its own, or a tool "
+        "intercepts it (for valgrind memcheck add --soname-synonyms=somalloc=nouserintercepts)");
   }
   if (!is_one_allocator()) {
     return pass_all(
-        "the allocator below the hook is in parts: its malloc, free, realloc, posix_memalign and malloc_usable_size "
-        "are "
-        "not in one library, so that the sizes of its blocks cannot be asked for");
+        "the allocator below the hook is in parts: its malloc, free, realloc, posix_memalign and "
+        "malloc_usable_size are not in one library, so that the sizes of its blocks cannot be asked for");
   }
   const bool ask_sizes = choose_paths<true>();
   return started(hook_kind::malloc_family, "", ask_sizes);

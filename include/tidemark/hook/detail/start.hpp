@@ -54,9 +54,8 @@ TIDEMARK_CONSTINIT inline bool passes_all = false;
   void* (*const in_use)(std::size_t) = &::operator new;
   if (dladdr(&was_reached, &here) != 0 && dladdr(reinterpret_cast<void*>(in_use), &there) != 0 &&
       here.dli_fbase != there.dli_fbase) {
-    return "the heap hook is linked, but another object comes before it and defines operator new: the hook belongs in "
-           "the "
-           "program itself, or in a library that is preloaded first";
+    return "the heap hook is linked, but another object comes before it and defines operator new: the hook "
+           "belongs in the program itself, or in a library that is preloaded first";
   }
 #endif
   return "the heap hook is linked, but operator new does not reach it: a tool intercepts it "
