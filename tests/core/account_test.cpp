@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "barrier.hpp"
+#include "dice.hpp"
 #include "test.hpp"
 
 using tidemark::usage;
@@ -27,13 +28,10 @@ using tidemark::detail::window_node;
 
 namespace {
 
-class dice {
+class picking_dice : public dice {
  public:
-  explicit dice(std::uint64_t seed) : state_(seed * 2'654'435'761U + 1) {}
-  std::uint64_t below(std::uint64_t n) {
-    state_ = state_ * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
-    return (state_ >> 33) % n;
-  }
+  using dice::dice;
+
   template <class T>
   auto& pick(T& from) {
     return from[static_cast<std::size_t>(below(from.size()))];
@@ -45,9 +43,6 @@ class dice {
     from.erase(from.begin() + i);
     return taken;
   }
-
- private:
-  std::uint64_t state_;
 };
 
 /// Everything that happened to one account, and the answers worked out from it.
@@ -113,7 +108,7 @@ struct open_window {
 };
 
 /// Sizes around a batch, so that some events settle and some do not; 0 is a size too.
-std::uint64_t size_near(dice& d, std::int64_t batch) {
+std::uint64_t size_near(picking_dice& d, std::int64_t batch) {
   const std::uint64_t small = d.below(21);
   return d.below(8) == 0 ? small + d.below(static_cast<std::uint64_t>(2 * batch + 50))
                          : small * (batch > 1'000 ? 997U : 1U);
@@ -129,7 +124,7 @@ TEST_CASE("windows of one thread equal the history, whatever order they close in
   std::uint64_t compared = 0;
   for (std::uint64_t trace = 0; trace < 1'000; ++trace) {
     CAPTURE(trace);
-    dice d(trace);
+    picking_dice d(trace);
     const std::int64_t batch = batches[trace % 4];
     account.begin(shared, batch);
     history past;
@@ -197,7 +192,7 @@ TEST_CASE("shared windows with one thread are exact, and neither the process pea
   std::uint64_t compared = 0;
   for (std::uint64_t trace = 0; trace < 1'000; ++trace) {
     CAPTURE(trace);
-    dice d(trace + 10'000);
+    picking_dice d(trace + 10'000);
     const std::int64_t batch = batches[trace % 4];
     thread_account account;
     shared_account shared;
@@ -405,7 +400,7 @@ class interleaving {
     return sum;
   }
 
-  dice d_;
+  picking_dice d_;
   std::int64_t batch_ = 0;
   std::size_t most_ = 0;
   shared_account shared_;
@@ -501,7 +496,7 @@ void run_threads(std::size_t threads, std::int64_t batch, bool one_at_a_time) {
     thread_account& account = *accounts[self];
     account.begin(shared, batch);
     gate.arrive_and_wait();  // all accounts are in use
-    dice d(self * 1'000 + threads);
+    picking_dice d(self * 1'000 + threads);
     bool is_empty = false;
     const auto free_one = [&] {
       book::block taken{};
