@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
-// What tools/preload loads into a program before anything else: hook/malloc, and a report when the program ends.
+// What tools/preload loads into a program before anything else: hook/malloc, and a report when the program ends. The scopes
+// of a program without a hook of its own use the ledger of this library, and the report has their summary.
 //
 // Any program may be the host, one in C too, so this is linked without the C++ library: with it a host in C would get its
-// memory and its start-up allocations on top. What the hook needs of it is below and asks for the host's own copy; the
-// version script tools/preload_library.map keeps it, and all but the replaced functions, to this library.
+// memory and its start-up allocations on top. What is needed of it is below: made here, or asked for in the host's own copy.
+// The version script tools/preload_library.map keeps it, and all but the replaced functions, to this library.
 #include <tidemark/hook/malloc.hpp>
 
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,6 +23,9 @@
 
 #include <tidemark/core/bytes.hpp>
 #include <tidemark/core/gate.hpp>
+#include <tidemark/core/sink.hpp>
+#include <tidemark/core/sync.hpp>
+#include <tidemark/sink/detail/summary_tree.hpp>
 
 extern "C" char* program_invocation_short_name;  // glibc's
 
@@ -35,9 +42,14 @@ Function* in_cxx_library(const char* symbol) noexcept {
 
 }  // namespace
 
+template class std::basic_string<char>;  // the header declares that the C++ library has it
+
 namespace std {
 
 extern const nothrow_t nothrow{};
+
+// Compares what needs run-time type information, which is off here.
+bool _Sp_make_shared_tag::_S_eq(const type_info&) noexcept { return false; }
 
 new_handler get_new_handler() noexcept {
   auto* const hosts = in_cxx_library<new_handler()>("_ZSt15get_new_handlerv");
@@ -51,6 +63,13 @@ void __throw_bad_alloc() {
   tidemark::detail::os::say("out of memory in operator new, and no C++ library to throw std::bad_alloc");
   abort();
 }
+
+// Of strings and vectors that are used wrongly, which those here are not.
+void __throw_bad_array_new_length() { __throw_bad_alloc(); }
+void __throw_length_error(const char*) { __throw_bad_alloc(); }
+void __throw_logic_error(const char*) { abort(); }
+void __throw_invalid_argument(const char*) { abort(); }
+void __throw_out_of_range_fmt(const char*, ...) { abort(); }
 
 }  // namespace std
 
@@ -102,7 +121,8 @@ class no_signals {
   sigset_t ours_, before_, mask_;
 };
 
-bool write_all(int to, const report_text& text) noexcept {
+template <class Text>
+bool write_all(int to, const Text& text) noexcept {
   const no_signals quietly;
   const char* at = text.data();
   for (std::size_t left = text.size(); left > 0;) {
@@ -136,6 +156,58 @@ void close_kept() noexcept {
   kept_stderr = -1;
 }
 
+/// Adds up the scopes of the program. Never destroyed, and never freed by the host.
+class scope_summary final : public tidemark::sink {
+ public:
+  void on_scope(const tidemark::scope_record& r) override {
+    const tidemark::detail::spin_guard held(lock_);
+    const std::uint64_t process = tidemark::detail::own_ledger.process_id;
+    if (std::exchange(process_, process) != process) tree_.clear();  // a fork child tells what is its own
+    tree_.add(r);
+  }
+
+  /// Empty where the program has no scopes.
+  [[nodiscard]] std::string table() {
+    const tidemark::detail::spin_guard held(lock_);
+    const auto* paths = tidemark::detail::find_registry<tidemark::detail::path_tree>();
+    const bool has_scopes = paths != nullptr && paths->root().first_child.load(std::memory_order_acquire) != nullptr;
+    return has_scopes ? tree_.table() : std::string();
+  }
+
+ private:
+  tidemark::detail::leaf_lock lock_;
+  tidemark::detail::summary_tree tree_;
+  std::uint64_t process_ = tidemark::detail::own_ledger.process_id;
+};
+
+scope_summary* summary = nullptr;
+tidemark::detail::spin_lock summary_lock;
+
+/// A part of the program with scopes and without a hook asks whose ledger to use.
+bool welcome() noexcept {
+  if (tidemark::detail::own_ledger.hook == tidemark::hook_kind::none) return false;
+  const tidemark::quiet hidden;
+  auto* sinks = tidemark::detail::registry<tidemark::detail::sink_registry>();
+  const tidemark::detail::spin_guard held(summary_lock);
+  if (summary != nullptr || sinks == nullptr) return sinks != nullptr;
+  alignas(scope_summary) static unsigned char place[sizeof(scope_summary)];
+  summary = new (place) scope_summary;
+  const std::shared_ptr<tidemark::sink> never_freed(std::shared_ptr<void>(), summary);
+  sinks->add(std::make_shared<tidemark::detail::attached_sink>(never_freed));
+  return true;
+}
+
+void report() noexcept;
+
+// What was there before; the host's own, unless it has set one.
+void (*next_terminate_handler)() = nullptr;
+
+[[noreturn]] void report_and_terminate() noexcept {
+  report();
+  if (next_terminate_handler != nullptr) next_terminate_handler();
+  abort();
+}
+
 __attribute__((constructor)) void keep_what_is_needed() noexcept {
   const int saved = errno;
   const char* started = getenv("TIDEMARK_PRELOAD_PID");
@@ -146,6 +218,12 @@ __attribute__((constructor)) void keep_what_is_needed() noexcept {
     kept_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 500);
     const tidemark::quiet hidden;
     pthread_atfork(nullptr, nullptr, close_kept);
+  }
+  tidemark::detail::own_ledger.welcome = welcome;
+  const tidemark::quiet hidden;
+  using handler = void();
+  if (auto* const set = in_cxx_library<handler*(handler*)>("_ZSt13set_terminatePFvvE")) {
+    next_terminate_handler = set([] { report_and_terminate(); });
   }
   errno = saved;
 }
@@ -200,9 +278,11 @@ bool expand(char* out, std::size_t room, const char* pattern) noexcept {
   return true;
 }
 
-// After the program's exit handlers and static destructors, which still allocate. The text is static: a thread with a small
-// stack may end the program.
+// After the program's exit handlers and static destructors, which still allocate; or when it terminates by an exception. The
+// text is static: a thread with a small stack may end the program.
 __attribute__((destructor)) void report() noexcept {
+  static bool is_reported = false;
+  if (std::exchange(is_reported, true)) return;
   const bool is_to_file = report_path[0] != '\0';
   const bool is_started_process = started_process == getpid();  // and no child by fork
   if (!is_to_file && !is_started_process) return;
@@ -215,14 +295,16 @@ __attribute__((destructor)) void report() noexcept {
   } else {
     add_usage(text);
   }
+  const tidemark::quiet hidden;
+  const std::string scopes = summary == nullptr ? std::string() : summary->table();
   if (!is_to_file) {
-    static_cast<void>(write_all(where_stderr_is(), text));
+    static_cast<void>(write_all(where_stderr_is(), text) && write_all(where_stderr_is(), scopes));
     return;
   }
   static char name[4'096];
   const int file =
       expand(name, sizeof name, report_path) ? ::open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
-  const bool is_written = file >= 0 && write_all(file, text);
+  const bool is_written = file >= 0 && write_all(file, text) && write_all(file, scopes);
   if (!is_written && is_started_process) {
     static report_text failure;
     failure.add("tidemark: the report could not be written to %.1000s: %s\n", report_path, strerror(errno));

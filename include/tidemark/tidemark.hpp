@@ -8,6 +8,7 @@
 
 #include <tidemark/core/account.hpp>
 #include <tidemark/core/bytes.hpp>
+#include <tidemark/core/domain.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/handover.hpp>
 #include <tidemark/core/ledger.hpp>
@@ -21,12 +22,19 @@
 #include <tidemark/core/usage.hpp>
 
 #include <tidemark/sys/file.hpp>
+#include <tidemark/sys/process.hpp>
+
+#include <tidemark/alloc/allocator.hpp>
+#include <tidemark/alloc/resource.hpp>
 
 #include <tidemark/scope/measure.hpp>
 #include <tidemark/scope/meter.hpp>
 #include <tidemark/scope/scope.hpp>
+#include <tidemark/scope/task.hpp>
 
 #include <tidemark/sink/callback.hpp>
+#include <tidemark/sink/csv.hpp>
 #include <tidemark/sink/json.hpp>
 #include <tidemark/sink/ring.hpp>
+#include <tidemark/sink/summary.hpp>
 #include <tidemark/sink/text.hpp>

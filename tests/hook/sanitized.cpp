@@ -146,7 +146,7 @@ void owned() {
   using namespace tidemark::detail;
   const path_node* path = registry<path_tree>()->child(nullptr, "sanitized");
   slot* s = current_slot();
-  thread_frame* f = s->open_frame(path, path->id, ledger().memory, ledger().table_lock);
+  thread_frame* f = s->open_frame(path, path->id, 0, ledger().memory, ledger().table_lock);
   void* p = std::malloc(500);
   tidemark::escape(p);
   s->drop(*f);

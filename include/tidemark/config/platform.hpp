@@ -103,3 +103,10 @@
 #else
   #define TIDEMARK_TAG enabled_without_exceptions
 #endif
+
+// The same for what depends on exceptions alone: program logic, which works alike with and without TIDEMARK_OPT_DISABLE.
+#if TIDEMARK_HAS_EXCEPTIONS()
+  #define TIDEMARK_ERROR_TAG throwing
+#else
+  #define TIDEMARK_ERROR_TAG aborting
+#endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The two-level byte account. Each thread keeps its own balance and settles it in batches into a shared one; windows over
-// either know their entry, peak and exit, whatever the order in which they close. docs/semantics.md has the examples.
+// The two-level byte account. Each thread keeps its own balance and settles it in batches into the process's, and into that
+// of each task it works for; windows over them know their entry, peak and exit, whatever the order in which they close.
+// docs/semantics.md has the examples.
 //
 // Per event: five additions and two comparisons on the thread's own cache line, whatever the number of open windows.
 #pragma once
@@ -9,82 +10,14 @@
 #include <cstdint>
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/task_account.hpp>
+#include <tidemark/core/detail/window.hpp>
 #include <tidemark/core/sync.hpp>
 #include <tidemark/core/usage.hpp>
 
 namespace tidemark {
 inline namespace v0 {
 namespace detail {
-
-/// What only grows: the sums since an account began.
-struct event_totals {
-  std::uint64_t allocations = 0;
-  std::uint64_t deallocations = 0;
-  std::uint64_t allocated_bytes = 0;
-  std::uint64_t freed_bytes = 0;
-
-  event_totals& operator+=(const event_totals& other) noexcept {
-    allocations += other.allocations;
-    deallocations += other.deallocations;
-    allocated_bytes += other.allocated_bytes;
-    freed_bytes += other.freed_bytes;
-    return *this;
-  }
-};
-
-template <class T>
-constexpr void raise_to(T& mark, T candidate) noexcept {
-  if (candidate > mark) mark = candidate;
-}
-
-/// An open window. Whoever opens it owns the memory; the account links it into its list until it closes.
-struct window_node {
-  std::int64_t entry = 0;
-  std::int64_t peak = 0;
-  std::uint64_t largest = 0;
-  event_totals totals_at_entry;
-  std::int64_t users = 0;  // shared windows: the most thread accounts in use at one time
-  window_node* older = nullptr;
-  window_node* newer = nullptr;
-};
-
-/// Open windows in opening order. The permanent one at the bottom spans the account's whole life.
-class window_list {
- public:
-  [[nodiscard]] window_node* newest() const noexcept { return newest_; }
-
-  void restart(window_node& bottom) noexcept {
-    bottom.older = bottom.newer = nullptr;
-    newest_ = &bottom;
-  }
-  void push(window_node& w) noexcept {
-    w.older = newest_;
-    w.newer = nullptr;
-    if (newest_ != nullptr) newest_->newer = &w;
-    newest_ = &w;
-  }
-  void remove(window_node& w) noexcept {
-    (w.newer != nullptr ? w.newer->older : newest_) = w.older;
-    if (w.older != nullptr) w.older->newer = w.newer;
-  }
-
- private:
-  window_node* newest_ = nullptr;
-};
-
-inline window_usage usage_of(const window_node& w, std::int64_t live, const event_totals& now) noexcept {
-  window_usage u;
-  u.entry_bytes = w.entry;
-  u.exit_bytes = live;
-  u.peak_bytes = w.peak;
-  raise_to(u.peak_bytes, live);
-  u.allocations = now.allocations - w.totals_at_entry.allocations;
-  u.deallocations = now.deallocations - w.totals_at_entry.deallocations;
-  u.allocated_bytes = now.allocated_bytes - w.totals_at_entry.allocated_bytes;
-  u.freed_bytes = now.freed_bytes - w.totals_at_entry.freed_bytes;
-  u.largest_bytes = w.largest;
-  return u;
-}
 
 class shared_account;
 
@@ -177,22 +110,22 @@ class thread_account {
 
   /// Since the thread began.
   [[nodiscard]] usage lifetime() noexcept {
-    const window_usage w = read(whole_life_);
-    usage u;
-    u.live_bytes = w.exit_bytes;
-    u.peak_bytes = w.peak_bytes;
-    u.live_blocks = static_cast<std::int64_t>(w.allocations) - static_cast<std::int64_t>(w.deallocations);
-    u.allocations = w.allocations;
-    u.deallocations = w.deallocations;
-    u.allocated_bytes = w.allocated_bytes;
-    u.freed_bytes = w.freed_bytes;
-    return u;
+    event_totals own = totals();
+    own -= whole_life_.totals_at_entry;
+    return usage_of_life(read(whole_life_), own);
   }
 
   /// Hands what is pending to the shared account.
   void settle() noexcept { settle_at(pending_.own()); }
 
+  // Tasks, as the shared account says of its own.
+  void open_task(task_account& t, task_seat& seat) noexcept;
+  template <class Make>
+  [[nodiscard]] task_seat* join_task(task_account& t, std::uint64_t ticket, Make make) noexcept;
+  void leave_task(task_seat& seat) noexcept;
+
   [[nodiscard]] window_list& windows() noexcept { return windows_; }
+  [[nodiscard]] task_seat* newest_seat() const noexcept { return newest_seat_; }
 
  private:
   friend class shared_account;
@@ -234,12 +167,13 @@ class thread_account {
   window_list windows_;
   window_node whole_life_;
   shared_account* shared_ = nullptr;
-  thread_account* next_ = nullptr;  // in the shared account's list
+  thread_account* next_ = nullptr;     // in the shared account's list
+  task_seat* newest_seat_ = nullptr;  // the tasks it works for
 };
 
-/// What several threads settle into: the process. Any thread may open and close its windows.
-/// Threads: every member takes the lock. Settling and folding exclude each other, so that no candidate from before a window
-/// opened lands in it.
+/// What several threads settle into: the process, and its tasks. Any thread may open and close their windows.
+/// Threads: every member takes the one lock. Settling and folding exclude each other, so that no candidate from before a
+/// window opened lands in it.
 class shared_account {
  public:
   constexpr shared_account() noexcept = default;
@@ -251,25 +185,35 @@ class shared_account {
       t.next_ = accounts_;
       accounts_ = &t;
     }
-    raise_to(users_high_, ++users_);
+    process_.enter();
   }
-  void leave() noexcept {
+  /// It is not, and works for no task.
+  void leave(thread_account& t) noexcept {
     const spin_guard held(lock_);
-    --users_;
+    while (t.newest_seat_ != nullptr) leave_seat(*t.newest_seat_);
+    process_.leave();
   }
 
   void settle(thread_account& t, std::int64_t pending) noexcept {
     const spin_guard held(lock_);
-    raise_to(high_, settled_ + t.shared_high_);
-    raise_to(high_, settled_ + pending);
-    raise_to(largest_, t.shared_largest_.load());
-    settled_ += pending;
+    const std::uint64_t largest = t.shared_largest_.load();
+    process_.settle(pending, t.shared_high_, largest);
+    for (const task_seat* s = t.newest_seat_; s != nullptr; s = s->older) {
+      if (s->counts && s->is_valid()) s->task->balance.settle(pending, t.shared_high_, largest);
+    }
     t.pending_.store(0);  // under the lock, so that no reader counts these bytes twice
   }
 
+  // ---- the process ----
+
   void open(window_node& w) noexcept {
     const spin_guard held(lock_);
-    begin_window(w);
+    start_if_new();
+    fold();
+    w.entry = w.peak = live();
+    w.largest = 0;
+    w.totals_at_entry = totals();
+    w.users = process_.users;
     windows_.push(w);
   }
 
@@ -289,18 +233,7 @@ class shared_account {
   [[nodiscard]] usage lifetime(std::int64_t settle_bytes) noexcept {
     const spin_guard held(lock_);
     start_if_new();
-    const window_usage w = read_locked(whole_life_, settle_bytes);
-    const event_totals now = totals();
-    usage u;
-    u.live_bytes = w.exit_bytes;
-    u.peak_bytes = w.peak_bytes;
-    u.live_blocks = static_cast<std::int64_t>(now.allocations) - static_cast<std::int64_t>(now.deallocations);
-    u.allocations = now.allocations;
-    u.deallocations = now.deallocations;
-    u.allocated_bytes = now.allocated_bytes;
-    u.freed_bytes = now.freed_bytes;
-    u.error_bound_bytes = w.error_bound_bytes;
-    return u;
+    return usage_of_life(read_locked(whole_life_, settle_bytes), totals());
   }
 
   void reset_peak() noexcept {
@@ -308,7 +241,84 @@ class shared_account {
     start_if_new();
     fold();
     whole_life_.peak = live();
-    whole_life_.users = users_;
+    whole_life_.users = process_.users;
+  }
+
+  // ---- tasks ----
+
+  /// A task begins, inside the innermost one of the thread that opens it, which sits in it from the start.
+  void open_task(task_account& t, task_seat& seat, thread_account& by) noexcept {
+    by.settle();
+    const spin_guard held(lock_);
+    const std::uint64_t ticket = t.ticket;
+    t = task_account{};
+    t.ticket = ticket;
+    for (const task_seat* s = by.newest_seat_; s != nullptr && t.parent == nullptr; s = s->older) {
+      if (s->is_valid()) t.parent = s->task;
+    }
+    t.older = newest_task_;
+    if (newest_task_ != nullptr) newest_task_->newer = &t;
+    newest_task_ = &t;
+    take_seat(seat, t, by, nullptr);
+  }
+
+  /// The task is over, and those who sit in it work for it no longer. `by` closes it: null is a thread without an account.
+  window_usage close_task(task_account& t, thread_account* by, std::int64_t settle_bytes) noexcept {
+    if (by != nullptr) by->settle();
+    const spin_guard held(lock_);
+    const window_usage u = read_task_locked(t, by, settle_bytes);
+    ++t.ticket;
+    for (task_account* other = newest_task_; other != nullptr; other = other->older) {
+      if (other->parent == &t) other->parent = t.parent;
+    }
+    (t.newer != nullptr ? t.newer->older : newest_task_) = t.older;
+    if (t.older != nullptr) t.older->newer = t.newer;
+    return u;
+  }
+
+  [[nodiscard]] window_usage read_task(task_account& t, thread_account* by, std::int64_t settle_bytes) noexcept {
+    if (by != nullptr) by->settle();
+    const spin_guard held(lock_);
+    return read_task_locked(t, by, settle_bytes);
+  }
+
+  /// `by` works for the task and its ancestors from now on, with a seat from `make()` in each. Returns the first; null where
+  /// the task is over or there is no memory.
+  template <class Make>
+  [[nodiscard]] task_seat* join_task(task_account& t, std::uint64_t ticket, thread_account& by, Make make) noexcept {
+    by.settle();
+    const spin_guard held(lock_);
+    if (t.ticket != ticket) return nullptr;
+    task_seat* first = nullptr;
+    task_seat* last = nullptr;
+    for (task_account* at = &t; at != nullptr; at = at->parent) {
+      task_seat* seat = make();
+      if (seat == nullptr) {
+        at->misses_a_thread = true;
+        continue;
+      }
+      take_seat(*seat, *at, by, last);
+      (last == nullptr ? first : last->in_ancestor) = seat;
+      last = seat;
+    }
+    return first;
+  }
+
+  /// `thread` gives up the seat, and those that came with it. Threads: the one that sits there.
+  void leave_task(task_seat& seat) noexcept {
+    seat.thread->settle();
+    const spin_guard held(lock_);
+    for (task_seat* s = &seat; s != nullptr; s = s->in_ancestor) leave_seat(*s);
+  }
+
+  /// A thread without an account wanted to join.
+  void miss_a_thread(task_account& t, std::uint64_t ticket) noexcept {
+    const spin_guard held(lock_);
+    if (t.ticket == ticket) t.misses_a_thread = true;
+  }
+  [[nodiscard]] bool misses_a_thread(const task_account& t) noexcept {
+    const spin_guard held(lock_);
+    return t.misses_a_thread;
   }
 
   // A fork copies the process while other threads may hold the lock: it is taken first and given back on both sides.
@@ -322,7 +332,7 @@ class shared_account {
 
   // Settled first, then what each thread still holds back.
   [[nodiscard]] std::int64_t live() const noexcept {
-    std::int64_t sum = settled_;
+    std::int64_t sum = process_.bytes;
     for (const thread_account* t = accounts_; t != nullptr; t = t->next_) sum += t->pending_.load();
     return sum;
   }
@@ -335,48 +345,99 @@ class shared_account {
 
   // Hands the marks to every open window, then starts them afresh.
   void fold() noexcept {
-    for (window_node* w = windows_.newest(); w != nullptr; w = w->older) {
-      raise_to(w->peak, high_);
-      raise_to(w->largest, largest_);
-      raise_to(w->users, users_high_);
-    }
-    high_ = settled_;
-    largest_ = 0;
-    users_high_ = users_;
+    for (window_node* w = windows_.newest(); w != nullptr; w = w->older) process_.hand_to(*w);
+    process_.start_afresh();
   }
 
-  void begin_window(window_node& w) noexcept {
-    start_if_new();
-    fold();
-    w.entry = w.peak = live();
-    w.largest = 0;
-    w.totals_at_entry = totals();
-    w.users = users_;
+  // Allocations that a thread has not settled yet; they are at most twice `settle_bytes`.
+  static void raise_to_unsettled(std::uint64_t& largest, const thread_account& t) noexcept {
+    raise_to(largest, t.shared_largest_.load());
+    raise_to(largest, t.largest_.load());
   }
 
   [[nodiscard]] window_usage read_locked(const window_node& w, std::int64_t settle_bytes) noexcept {
     fold();
     window_usage u = usage_of(w, live(), totals());
-    // Allocations that other threads have not settled yet; they are at most twice `settle_bytes` each.
-    for (const thread_account* t = accounts_; t != nullptr; t = t->next_) {
-      raise_to(u.largest_bytes, t->shared_largest_.load());
-      raise_to(u.largest_bytes, t->largest_.load());
-    }
+    for (const thread_account* t = accounts_; t != nullptr; t = t->next_) raise_to_unsettled(u.largest_bytes, *t);
     if (u.largest_bytes > u.allocated_bytes)
       u.largest_bytes = u.allocated_bytes;  // that one was from before the window
     u.error_bound_bytes = w.users > 1 ? 2 * w.users * settle_bytes : 0;
     return u;
   }
 
+  [[nodiscard]] static window_usage read_task_locked(task_account& t, const thread_account* by,
+                                                     std::int64_t settle_bytes) noexcept {
+    t.balance.hand_to(t.window);
+    t.balance.start_afresh();
+    std::int64_t live = t.balance.bytes;
+    event_totals now = t.of_those_who_left;
+    for (const task_seat* s = t.members; s != nullptr; s = s->next) {
+      live += s->thread->pending_.load();
+      now += events_of(*s);
+    }
+    window_usage u = usage_of(t.window, live, now);
+    for (const task_seat* s = t.members; s != nullptr; s = s->next) raise_to_unsettled(u.largest_bytes, *s->thread);
+    const bool is_alone = t.window.users <= 1 && (t.members == nullptr || t.members->thread == by);
+    u.error_bound_bytes = is_alone ? 0 : 2 * t.window.users * settle_bytes;
+    return u;
+  }
+
+  [[nodiscard]] static event_totals events_of(const task_seat& s) noexcept {
+    event_totals events = s.thread->totals();
+    events -= s.totals_at_entry;
+    return events;
+  }
+
+  // Below `above` in the thread's list, or as its newest: the innermost task comes first.
+  void take_seat(task_seat& s, task_account& t, thread_account& by, task_seat* above) noexcept {
+    s.task = &t;
+    s.ticket = t.ticket;
+    s.thread = &by;
+    s.in_ancestor = nullptr;
+    s.counts = true;
+    for (const task_seat* other = by.newest_seat_; other != nullptr; other = other->older) {
+      if (other->counts && other->is_in(t)) s.counts = false;
+    }
+    s.newer = above;
+    s.older = above != nullptr ? above->older : by.newest_seat_;
+    (above != nullptr ? above->older : by.newest_seat_) = &s;
+    if (s.older != nullptr) s.older->newer = &s;
+    if (!s.counts) return;
+    s.totals_at_entry = by.totals();
+    become_member(s);
+    t.balance.enter();
+  }
+
+  static void become_member(task_seat& s) noexcept {
+    s.previous = nullptr;
+    s.next = s.task->members;
+    if (s.next != nullptr) s.next->previous = &s;
+    s.task->members = &s;
+  }
+
+  // Settled before. Another seat of the thread in the same task counts in its place, if there is one.
+  static void leave_seat(task_seat& s) noexcept {
+    (s.newer != nullptr ? s.newer->older : s.thread->newest_seat_) = s.older;
+    if (s.older != nullptr) s.older->newer = s.newer;
+    if (!s.counts || !s.is_valid()) return;
+    (s.previous != nullptr ? s.previous->next : s.task->members) = s.next;
+    if (s.next != nullptr) s.next->previous = s.previous;
+    for (task_seat* other = s.thread->newest_seat_; other != nullptr; other = other->older) {
+      if (!other->is_in(*s.task)) continue;
+      other->counts = true;
+      other->totals_at_entry = s.totals_at_entry;
+      return become_member(*other);
+    }
+    s.task->of_those_who_left += events_of(s);
+    s.task->balance.leave();
+  }
+
   spin_lock lock_;
-  std::int64_t settled_ = 0;
-  std::int64_t high_ = 0;      // highest candidate since the last fold
-  std::uint64_t largest_ = 0;  // largest settled allocation since the last fold
-  std::int64_t users_ = 0;
-  std::int64_t users_high_ = 0;
+  settled_balance process_;
   window_list windows_;
   window_node whole_life_;
   thread_account* accounts_ = nullptr;
+  task_account* newest_task_ = nullptr;  // open ones
 };
 
 inline void thread_account::begin(shared_account& shared, std::int64_t settle_bytes) noexcept {
@@ -396,8 +457,17 @@ inline void thread_account::begin(shared_account& shared, std::int64_t settle_by
 inline void thread_account::end() noexcept {
   settle();
   windows_.restart(whole_life_);
-  shared_->leave();
+  shared_->leave(*this);
 }
+
+inline void thread_account::open_task(task_account& t, task_seat& seat) noexcept { shared_->open_task(t, seat, *this); }
+
+template <class Make>
+task_seat* thread_account::join_task(task_account& t, std::uint64_t ticket, Make make) noexcept {
+  return shared_->join_task(t, ticket, *this, make);
+}
+
+inline void thread_account::leave_task(task_seat& seat) noexcept { shared_->leave_task(seat); }
 
 TIDEMARK_NOINLINE inline void thread_account::settle_at(std::int64_t pending) noexcept {
   raise_to(high_, pending);

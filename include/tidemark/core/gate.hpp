@@ -33,6 +33,7 @@ inline void lower_gate(gate_flag flag) noexcept {
 class [[nodiscard]] quiet {
  public:
   quiet() noexcept {
+    static_cast<void>(detail::current_slot());  // a thread's beginning may change which ledger it is in
     if (detail::this_thread().quiet_depth++ == 0) detail::raise_gate(detail::gate_quiet);
   }
   ~quiet() {

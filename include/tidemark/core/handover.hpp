@@ -27,10 +27,6 @@ struct ledger_handle {
   detail::ledger_state* state;
 };
 
-namespace detail {
-inline constexpr std::uint32_t ledger_version = 0;  // as the inline namespace
-}
-
 inline namespace TIDEMARK_TAG {
 
 /// The ledger that this part of the program uses. Threads: any.
@@ -51,21 +47,22 @@ inline namespace TIDEMARK_TAG {
 #else
   using result = reading<ledger_handle>;
   using namespace detail;
-  if (other.state == nullptr) return result::absent("the handle names no ledger");
-  if (other.version != ledger_version || other.state_bytes != sizeof(ledger_state)) {
-    return result::absent("the other ledger is of a version of tidemark with another layout");
-  }
+  hook_question asked;
+  asked.fed = other.state;
+  asked.version = other.version;
+  asked.state_bytes = other.state_bytes;
+  if (const char* why = asked.why_not_shared()) return result::absent_because(why);
   if (other.state == &ledger()) return other;
   if (has_hook()) {
     return result::absent("this part of the program has the heap hook, which feeds its own ledger");
   }
   // What replaces malloc is reached through every operator new. The question goes through one of them; this part may have
   // another of its own.
-  void* (*const asked)(std::size_t, std::align_val_t, const std::nothrow_t&) noexcept = &::operator new;
+  void* (*const aligned)(std::size_t, std::align_val_t, const std::nothrow_t&) noexcept = &::operator new;
   void* (*const used)(std::size_t) = &::operator new;
   if (other.state->hook == hook_kind::global_new &&
-      (fed_by_operator_new() != other.state ||
-       !os::in_one_object(reinterpret_cast<const void*>(asked), reinterpret_cast<const void*>(used)))) {
+      (ask_operator_new().fed != other.state ||
+       !os::in_one_object(reinterpret_cast<const void*>(aligned), reinterpret_cast<const void*>(used)))) {
     return result::absent(
         "this part's operator new does not reach the program's hook: it has one of its own, or a C++ library of its "
         "own");

@@ -98,11 +98,33 @@ class leaf_lock : public spin_lock {
 
 inline constexpr int ledger_handed_over = 3;  // a phase: another ledger is used in its place
 
+/// The layout of a ledger and of what is kept in one; as the inline namespace.
+inline constexpr std::uint32_t ledger_version = 0;
+
+/// Whose strings and vectors are in the records that parts of a program hand each other.
+[[nodiscard]] constexpr std::uint32_t standard_library_abi() noexcept {
+#if defined(_LIBCPP_VERSION)
+  std::uint32_t abi = 2;
+#elif defined(_GLIBCXX_USE_CXX11_ABI)
+  std::uint32_t abi = _GLIBCXX_USE_CXX11_ABI;
+#else
+  std::uint32_t abi = 3;
+#endif
+#if defined(_GLIBCXX_DEBUG)
+  abi |= 4;
+#endif
+  return abi;
+}
+
 /// The process. Never destroyed.
 struct ledger_state {
   constexpr explicit ledger_state(thread_local_state& (*here)() noexcept) noexcept : thread_here(here) {}
 
   thread_local_state& (*thread_here)() noexcept;  // the calling thread's state in this ledger
+  std::uint32_t abi = standard_library_abi();
+  // Set where parts without a hook of their own, whose `operator new` leads here, are to use this ledger: called when one
+  // asks, and says whether it may.
+  bool (*welcome)() noexcept = nullptr;
 
   arena memory;
   shared_account process;
@@ -120,7 +142,8 @@ struct ledger_state {
   std::atomic<std::uint32_t> slot_count{0};
   std::atomic<slot*> newest_slot{nullptr};  // every slot but `shared`, whether or not it has a thread
   slot* free_slots = nullptr;
-  window_node* free_windows = nullptr;  // of the process account, linked by `older`
+  window_node* free_windows = nullptr;  // of the process account
+  task_account* free_tasks = nullptr;
   spin_lock table_lock;                 // owner tables: growing one's own, reading another's
   os::at_thread_exit thread_exit;
 
@@ -314,7 +337,20 @@ struct hook_question : std::nothrow_t {
   static constexpr std::uint64_t expected_mark = 0x7469'6465'6d61'726bU;
 
   std::uint64_t mark = expected_mark;
-  mutable const ledger_state* fed = nullptr;  // the answer: which ledger the hook behind this operator feeds
+  mutable ledger_state* fed = nullptr;  // the answer: which ledger the hook behind this operator feeds
+  mutable std::uint32_t version = 0;
+  mutable std::uint32_t state_bytes = 0;
+  mutable bool is_offered = false;
+
+  /// Null where this part may use that ledger; otherwise why not.
+  [[nodiscard]] const char* why_not_shared() const noexcept {
+    if (fed == nullptr) return "the handle names no ledger";
+    if (version != ledger_version || state_bytes != sizeof(ledger_state)) {
+      return "the other ledger is of a version of tidemark with another layout";
+    }
+    if (fed->abi != standard_library_abi()) return "the other ledger's part uses another C++ standard library";
+    return nullptr;
+  }
 };
 
 /// Asked of each aligned `new` that throws nothing, by the hook that gets it. Whether it was the question, now answered.
@@ -327,15 +363,18 @@ struct hook_question : std::nothrow_t {
   const auto& q = static_cast<const hook_question&>(tag);
   if (q.mark != hook_question::expected_mark) return false;
   q.fed = &own_ledger;
+  q.version = ledger_version;
+  q.state_bytes = sizeof(ledger_state);
+  q.is_offered = own_ledger.welcome != nullptr && own_ledger.welcome();
   return true;
 }
 
-/// The ledger fed by the hook behind this part's `operator new`; null where none is.
-[[nodiscard]] inline const ledger_state* fed_by_operator_new() noexcept {
+/// Asks the hook behind this part's `operator new`.
+[[nodiscard]] inline hook_question ask_operator_new() noexcept {
   hook_question q;
   void* block = ::operator new(hook_question::bytes, hook_question::alignment, q);
   ::operator delete(block, hook_question::alignment, q);
-  return q.fed;
+  return q;
 }
 
 /// Whether the program has a hook that feeds the ledger of this part.
@@ -348,32 +387,39 @@ inline void find_hook() noexcept {
     ledger().hook_reason = s.reason;
     ledger().ask_sizes = s.ask_sizes;
     ledger().first_size_query = tidemark_hook.first_size_query;
-  } else {
-    const bool is_split = fed_by_operator_new() != nullptr || &tidemark_hook != nullptr;
+    return;
+  }
+  const hook_question answered = ask_operator_new();
+  if (answered.fed == nullptr && &tidemark_hook == nullptr) {
     ledger().hook_reason =
-        is_split
-            ? "this part of the program keeps a ledger of its own, and the heap hook feeds another (the program's or "
-              "a preloaded one): link the program with -rdynamic, or hand its ledger over with "
-              "tidemark::use_ledger()"
-            : "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one "
-              ".cpp file of the program";
+        "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one .cpp file of "
+        "the program";
+  } else if (answered.is_offered && answered.why_not_shared() == nullptr) {
+    os::keep_this_loaded();
+    ledger_in_use = answered.fed;
+    own_ledger.phase.store(ledger_handed_over, std::memory_order_release);  // pairs with begin_preparation()
+  } else {
+    ledger().hook_reason =
+        "this part of the program keeps a ledger of its own, and the heap hook feeds another (the program's or a "
+        "preloaded one): link the program with -rdynamic, or hand its ledger over with tidemark::use_ledger()";
   }
 }
 
 /// Whether this thread is the one that prepares the ledger; `finish_preparation()` must follow once it has a slot.
-/// False: it is ready. The thread's word says that events pass: how sizes are found is not known yet.
+/// False: it is ready, or another one is in use from now on. The thread's word says that events pass: how sizes are found is not known yet.
 [[nodiscard]] TIDEMARK_COLD inline bool begin_preparation() noexcept {
   os::keep_loaded(reinterpret_cast<const void*>(&on_thread_exit));  // first: it waits for the dynamic linker's lock
+  ledger_state& prepared = ledger();
   int untouched = 0;
-  if (!ledger().phase.compare_exchange_strong(untouched, 1, std::memory_order_acquire)) {
-    while (ledger().phase.load(std::memory_order_acquire) != 2) os::yield_thread();  // pairs with finish_preparation()
+  if (!prepared.phase.compare_exchange_strong(untouched, 1, std::memory_order_acquire)) {
+    while (prepared.phase.load(std::memory_order_acquire) < 2) os::yield_thread();  // finish_preparation(), find_hook()
     return false;
   }
   ledger().process_id = os::process_id();
   ledger().secret = os::random_word() | 1;
   ledger().settle_bytes = &tidemark_hook == nullptr ? 0 : tidemark_hook.settle_bytes;
   find_hook();
-  return true;
+  return &ledger() == &prepared;
 }
 
 inline void finish_preparation() noexcept {
@@ -389,6 +435,11 @@ TIDEMARK_COLD inline slot* begin_thread() noexcept {
   const int saved = errno;
   here.word = word_passing;
   const bool must_finish = ledger().phase.load(std::memory_order_acquire) != 2 && begin_preparation();
+  if (TIDEMARK_UNLIKELY(&this_thread() != &here)) {  // the thread begins in the ledger that is used from now on
+    here.word = word_none;
+    errno = saved;
+    return is_slot(this_thread().word) ? slot_of(this_thread().word) : begin_thread();
+  }
   slot* s = take_slot();
   // What the system allocates for the rest is not the program's: it is counted, but as the library's own.
   ++here.quiet_depth;
@@ -432,21 +483,35 @@ inline void settle_own() noexcept {
   if (slot* s = current_slot()) s->account.settle();
 }
 
-/// Null: no memory. The node is the library's own, since a fork child reuses the stacks of threads that it does not have.
-[[nodiscard]] inline window_node* open_process_window() noexcept {
-  settle_own();
-  window_node* w = nullptr;
+// Nodes that any thread takes and gives back, linked by `older`. They are the library's own, since a fork child reuses the
+// stacks of threads that it does not have.
+
+/// Null: no memory.
+template <class Node>
+[[nodiscard]] Node* take_node(Node*& free) noexcept {
   {
     const spin_guard held(ledger().slots_lock);
-    w = ledger().free_windows;
-    if (w != nullptr) ledger().free_windows = w->older;
+    if (Node* n = free) {
+      free = n->older;
+      return n;
+    }
   }
-  if (w == nullptr) {
-    void* piece = ledger().memory.allocate(sizeof(window_node));
-    if (piece == nullptr) return nullptr;
-    w = new (piece) window_node;
-  }
-  ledger().process.open(*w);
+  void* piece = ledger().memory.allocate(sizeof(Node));
+  return piece == nullptr ? nullptr : new (piece) Node;
+}
+
+template <class Node>
+void give_node_back(Node*& free, Node& n) noexcept {
+  const spin_guard held(ledger().slots_lock);
+  n.older = free;
+  free = &n;
+}
+
+/// Null: no memory.
+[[nodiscard]] inline window_node* open_process_window() noexcept {
+  settle_own();
+  window_node* w = take_node(ledger().free_windows);
+  if (w != nullptr) ledger().process.open(*w);
   return w;
 }
 
@@ -458,9 +523,7 @@ inline void settle_own() noexcept {
 inline window_usage close_process_window(window_node& w) noexcept {
   settle_own();
   const window_usage u = ledger().process.close(w, ledger().settle_bytes);
-  const spin_guard held(ledger().slots_lock);
-  w.older = ledger().free_windows;
-  ledger().free_windows = &w;
+  give_node_back(ledger().free_windows, w);
   return u;
 }
 
@@ -598,6 +661,7 @@ struct self_report {
 
 /// Threads: any. The sums of other threads' events are as fresh as their last event.
 [[nodiscard]] inline self_report self() noexcept {
+  static_cast<void>(detail::current_slot());
   detail::ledger_state& ledger = detail::ledger();
   self_report r;
   std::int64_t quiet_bytes = 0;

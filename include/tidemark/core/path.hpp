@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/hash_index.hpp>
@@ -81,6 +82,10 @@ class TIDEMARK_EXPORT path_tree {
     return add(parent, kept, hash);
   }
 
+  /// Above the outermost scopes.
+  [[nodiscard]] const path_node& root() const noexcept { return root_; }
+  [[nodiscard]] const path_node& other() const noexcept { return other_; }
+
   /// How many times a new path found no room.
   [[nodiscard]] std::uint64_t overflows() const noexcept {
     return overflows_.load(std::memory_order_relaxed);  // counter only
@@ -100,11 +105,9 @@ class TIDEMARK_EXPORT path_tree {
     }
     if (node == nullptr || !index_.insert(*node, ledger().memory)) return overflow();
     if (++next_id_ == path_capacity) is_full_.store(true, std::memory_order_relaxed);  // a hint
-    if (parent != nullptr) {
-      auto& children = const_cast<path_node*>(parent)->first_child;
-      node->next_sibling = children.load(std::memory_order_relaxed);  // written under this lock only
-      children.store(node, std::memory_order_release);                // pairs with owned_bytes()
-    }
+    auto& children = (parent == nullptr ? root_ : const_cast<path_node&>(*parent)).first_child;
+    node->next_sibling = children.load(std::memory_order_relaxed);  // written under this lock only
+    children.store(node, std::memory_order_release);                // pairs with for_each_path()
     return node;
   }
 
@@ -118,6 +121,7 @@ class TIDEMARK_EXPORT path_tree {
   std::atomic<bool> is_full_{false};
   std::uint32_t next_id_ = other_path_id + 1;
   std::atomic<std::uint64_t> overflows_{0};
+  path_node root_;
   path_node other_;
 };
 
@@ -143,29 +147,101 @@ class TIDEMARK_EXPORT path_tree {
   return text;
 }
 
-/// The bytes of live blocks that were allocated in this path or in one below it, over all its calls so far.
-/// Cost: one addition per path and slot.
-[[nodiscard]] inline std::int64_t owned_bytes(const path_node& top) noexcept {
-  std::int64_t sum = 0;
+/// Runs `f(const path_node&)` on a path and on every one below it, each after the one it lies in.
+template <class F>
+void for_each_path(const path_node& top, F f) {
   const path_node* node = &top;
   for (;;) {
-    {
-      const spin_guard held(ledger().table_lock);
-      for_each_slot([&](const slot& s) {
-        if (node->id < s.owned_capacity) sum += s.owned[node->id].load();
-      });
-    }
+    f(*node);
     if (const path_node* child = node->first_child.load(std::memory_order_acquire)) {  // pairs with add()
       node = child;
       continue;
     }
-    while (node != &top && node->next_sibling == nullptr) node = node->parent;
-    if (node == &top) return sum;
+    while (node != &top && node->next_sibling == nullptr && node->parent != nullptr) node = node->parent;
+    if (node == &top || node->next_sibling == nullptr) return;
     node = node->next_sibling;
   }
 }
 
-/// The same for a record.
+/// The bytes of live blocks that were allocated in this path itself.
+[[nodiscard]] inline std::int64_t own_bytes(const path_node& path) noexcept {
+  std::int64_t sum = 0;
+  const spin_guard held(ledger().table_lock);
+  for_each_slot([&](const slot& s) {
+    if (path.id < s.owned_capacity) sum += s.owned[path.id].load();
+  });
+  return sum;
+}
+
+/// The same for this path and those below it, over all its calls so far. Cost: one addition per path and slot.
+[[nodiscard]] inline std::int64_t owned_bytes(const path_node& top) noexcept {
+  std::int64_t sum = 0;
+  for_each_path(top, [&](const path_node& node) { sum += own_bytes(node); });
+  return sum;
+}
+
+/// One path at this moment.
+struct path_state {
+  const path_node* path;
+  std::int64_t own_bytes;    // live blocks allocated in it
+  std::int64_t owned_bytes;  // with those of the paths below it
+  std::uint64_t open;        // scopes open in it, on any thread
+  std::int64_t opened_ns;    // when the oldest of them began, steady clock
+};
+
+/// Every path, each after the one it lies in. Threads: any; scopes that open or close meanwhile may be missed.
+/// Cost: one addition per path and slot. Throws: `std::bad_alloc`.
+[[nodiscard]] inline std::vector<path_state> path_states() {
+  std::vector<path_state> states;
+  const path_tree* tree = find_registry<path_tree>();
+  if (tree == nullptr) return states;
+  std::uint32_t highest_id = other_path_id;
+  const auto add = [&](const path_node& n) {
+    if (n.id == root_path_id) return;
+    states.push_back({&n, 0, 0, 0, 0});
+    if (n.id > highest_id) highest_id = n.id;
+  };
+  for_each_path(tree->root(), add);
+  add(tree->other());
+
+  // By path id. Nothing is allocated in the lock, which a hook may want.
+  std::vector<std::int64_t> own(highest_id + 1);
+  {
+    const spin_guard held(ledger().table_lock);
+    for_each_slot([&](const slot& s) {
+      for (std::uint32_t id = 0; id <= highest_id && id < s.owned_capacity; ++id) own[id] += s.owned[id].load();
+    });
+  }
+  struct opening {
+    std::uint64_t count = 0;
+    std::int64_t first_ns = 0;
+  };
+  std::vector<opening> open(highest_id + 1);
+  for_each_slot([&](const slot& s) {
+    // A list that changes meanwhile may lead anywhere in its thread's frames, but its memory stays.
+    int steps = 0;
+    for (const thread_frame* f = s.innermost.load(); f != nullptr && ++steps < 100'000; f = f->older.load()) {
+      const path_node* path = f->path.load();
+      const std::int64_t start_ns = f->start_ns.load();
+      if (path == nullptr || start_ns == 0 || path->id > highest_id) continue;
+      opening& o = open[path->id];
+      if (o.count++ == 0 || start_ns < o.first_ns) o.first_ns = start_ns;
+    }
+  });
+
+  std::vector<std::int64_t> owned = own;
+  for (std::size_t i = states.size(); i-- > 0;) {  // from the innermost outwards
+    path_state& s = states[i];
+    s.own_bytes = own[s.path->id];
+    s.owned_bytes = owned[s.path->id];
+    s.open = open[s.path->id].count;
+    s.opened_ns = open[s.path->id].first_ns;
+    if (s.path->parent != nullptr) owned[s.path->parent->id] += s.owned_bytes;
+  }
+  return states;
+}
+
+/// What a record says of the bytes that its path owns.
 [[nodiscard]] inline reading<std::int64_t> owned_reading(const path_node* path) noexcept {
   using result = reading<std::int64_t>;
   if (ledger().hook == hook_kind::none) return result::absent_because(ledger().hook_reason);

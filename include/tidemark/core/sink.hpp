@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdlib>
+#include <exception>  // std::set_terminate
 #include <memory>
 #include <utility>
 #include <vector>
@@ -103,6 +105,9 @@ class TIDEMARK_EXPORT sink_registry {
     }
   }
 
+  std::atomic<bool> is_flushed_at_the_end{false};
+  std::terminate_handler next_terminate_handler = nullptr;
+
  private:
   // Copies, changes and publishes; again if another thread published meanwhile. Nothing is allocated or freed in the lock.
   template <class Change>
@@ -149,9 +154,9 @@ void call_sink(attached_sink& s, Call call) noexcept {
   this_thread().inside = here.outer;
 }
 
-/// Hands a record to every attached sink. A scope inside a sink is delivered to none.
-template <class Record>
-void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
+/// Makes one call into every attached sink, outside every lock. From inside of a sink it makes none.
+template <class Call>
+void call_sinks(Call call) noexcept {
   if (this_thread().inside != nullptr) return;
   sink_registry* registry = find_registry<sink_registry>();
   if (registry == nullptr) return;
@@ -161,11 +166,15 @@ void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
   if (sinks == nullptr) return;
   for (const std::shared_ptr<attached_sink>& s : *sinks) {
     s->calls.fetch_add(1);  // before the test below, in one order with detach()
-    if (!s->detached.load()) {
-      call_sink(*s, [&](sink& target) { (target.*on)(record); });
-    }
+    if (!s->detached.load()) call_sink(*s, call);
     s->calls.fetch_sub(1, std::memory_order_release);  // pairs with detach()
   }
+}
+
+/// Hands a record to every attached sink. A scope inside a sink is delivered to none.
+template <class Record>
+void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
+  call_sinks([&](sink& target) { (target.*on)(record); });
 }
 
 inline void detach(std::shared_ptr<attached_sink>& s) noexcept {
@@ -182,6 +191,40 @@ inline void detach(std::shared_ptr<attached_sink>& s) noexcept {
   }
   call_sink(*s, [](sink& target) { target.flush(); });
   s.reset();
+}
+
+}  // namespace TIDEMARK_TAG
+}  // namespace detail
+
+inline namespace TIDEMARK_TAG {
+
+/// Flushes every attached sink. Threads: any.
+inline void flush_sinks() noexcept {
+  detail::call_sinks([](sink& target) { target.flush(); });
+}
+
+}  // namespace TIDEMARK_TAG
+
+namespace detail {
+inline namespace TIDEMARK_TAG {
+
+// An exception that nothing catches leaves the scopes open that it left: what they hold is still to be told.
+[[noreturn]] inline void flush_and_terminate() noexcept {
+  const sink_registry* sinks = find_registry<sink_registry>();
+  flush_sinks();
+  if (sinks != nullptr && sinks->next_terminate_handler != nullptr) sinks->next_terminate_handler();
+  std::abort();
+}
+
+/// From now on the attached sinks are flushed when the program ends by `exit` or by the end of `main`, and when it ends by
+/// std::terminate, after which the handler that was there before is called. Once in the life of the process.
+inline void flush_sinks_at_the_end() noexcept {
+  sink_registry* sinks = registry<sink_registry>();
+  if (sinks == nullptr || sinks->is_flushed_at_the_end.exchange(true)) return;
+  const quiet hidden;
+  os::keep_this_loaded();
+  std::atexit([] { flush_sinks(); });
+  sinks->next_terminate_handler = std::set_terminate(flush_and_terminate);
 }
 
 }  // namespace TIDEMARK_TAG

@@ -107,6 +107,21 @@ class single_writer {
 #endif
 };
 
+/// A pointer that one thread sets, and any thread may follow: what it points to was complete when it was set.
+template <class T>
+class published {
+ public:
+  constexpr published() noexcept = default;
+
+  /// What the setting thread reads.
+  [[nodiscard]] T* own() const noexcept { return pointer_.load(std::memory_order_relaxed); }  // its own store
+  [[nodiscard]] T* load() const noexcept { return pointer_.load(std::memory_order_acquire); }  // pairs with store()
+  void store(T* p) noexcept { pointer_.store(p, std::memory_order_release); }                  // pairs with load()
+
+ private:
+  std::atomic<T*> pointer_{nullptr};
+};
+
 using counter = single_writer<std::uint64_t>;
 using balance = single_writer<std::int64_t>;
 

@@ -16,7 +16,7 @@
 #include <tidemark/core/reading.hpp>
 #include <tidemark/core/usage.hpp>
 #include <tidemark/scope/detail/windows.hpp>
-#include <tidemark/scope/meter.hpp>
+#include <tidemark/scope/meter/thread_heap.hpp>
 #include <tidemark/scope/scope.hpp>
 
 namespace tidemark {
@@ -57,6 +57,7 @@ template <class... Meters, class F, class... Args>
   if constexpr (sizeof...(Meters) == 0) {
     return measure<meter::thread_heap>(std::forward<F>(f), std::forward<Args>(args)...);
   } else {
+    static_assert((!detail::has_many_readings<Meters> && ...), "measure() has one reading for each meter: use a scope");
     using result = std::invoke_result_t<F, Args...>;
     const std::int64_t start_ns = detail::os::steady_ns();
     const auto elapsed = [start_ns] { return detail::os::steady_ns() - start_ns; };

@@ -19,7 +19,9 @@
 #include <tidemark/core/sink.hpp>
 #include <tidemark/scope/detail/frame.hpp>
 #include <tidemark/scope/detail/windows.hpp>
-#include <tidemark/scope/meter.hpp>
+#include <tidemark/scope/meter/process_heap.hpp>
+#include <tidemark/scope/meter/resident.hpp>
+#include <tidemark/scope/meter/thread_heap.hpp>
 
 namespace tidemark {
 inline namespace v0 {
@@ -66,6 +68,13 @@ class basic_scope {
     return windows_.template read<Meter>();
   }
 
+ protected:
+  /// The window of a meter of this scope; null once it is closed.
+  template <class Meter>
+  [[nodiscard]] const typename Meter::window* window() const noexcept {
+    return windows_.template find<Meter>();
+  }
+
  private:
   // The meters close first and the path last, so that the scope's own work is in none of them.
   scope_record end() {
@@ -87,11 +96,7 @@ class basic_scope {
     record.left_by_exception = is_unwinding;
 #endif
     record.where = detail::intern(where_);
-    record.meters.reserve(sizeof...(Meters));
-    const auto add = [&record](auto&... r) {
-      (record.meters.push_back({detail::intern(Meters::name), std::move(r), detail::intern(Meters::unit)}), ...);
-    };
-    std::apply(add, readings);
+    windows_.append_to(record.meters, std::move(readings));
 #if !TIDEMARK_OPT_DISABLE
     detail::deliver(&sink::on_scope, record);
 #endif
@@ -110,6 +115,7 @@ class basic_scope {
       place.enter(name);
       exceptions = std::uncaught_exceptions();
       ns = detail::os::steady_ns();
+      place.started(ns);
 #endif
     }
   };
@@ -123,8 +129,8 @@ class basic_scope {
 /// What this thread allocates.
 using scope = basic_scope<meter::thread_heap>;
 
-/// What the whole process allocates.
-using process_scope = basic_scope<meter::process_heap>;
+/// What the whole process allocates, and what the system charges it.
+using process_scope = basic_scope<meter::process_heap, meter::resident>;
 
 }  // namespace TIDEMARK_TAG
 }  // namespace v0

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Raises the three errors that the library throws, and contains those of others, in code compiled with or without exceptions. libstdc++ exports the
-// throwing functions, so the body is one and the same in both modes; without a handler the program ends with the message.
+// Raises the errors of the standard that the library throws, and contains those of others, in code compiled with or without
+// exceptions. libstdc++ exports the throwing functions, so the body is one and the same in both modes; without a handler the
+// program ends with the message.
 #pragma once
 
 #include <exception>
@@ -17,16 +18,22 @@
 namespace tidemark {
 inline namespace v0 {
 namespace detail {
-inline namespace TIDEMARK_TAG {
+inline namespace TIDEMARK_ERROR_TAG {
 
 #if defined(_GLIBCXX_RELEASE)
 [[noreturn]] inline void raise_logic_error(const char* what) { std::__throw_logic_error(what); }
 [[noreturn]] inline void raise_invalid_argument(const char* what) { std::__throw_invalid_argument(what); }
 [[noreturn]] inline void raise_bad_alloc() { std::__throw_bad_alloc(); }
+  #if _GLIBCXX_RELEASE >= 11
+[[noreturn]] inline void raise_bad_array_new_length() { std::__throw_bad_array_new_length(); }
+  #else
+[[noreturn]] inline void raise_bad_array_new_length() { std::__throw_bad_alloc(); }
+  #endif
 #elif TIDEMARK_HAS_EXCEPTIONS()
 [[noreturn]] inline void raise_logic_error(const char* what) { throw std::logic_error(what); }
 [[noreturn]] inline void raise_invalid_argument(const char* what) { throw std::invalid_argument(what); }
 [[noreturn]] inline void raise_bad_alloc() { throw std::bad_alloc(); }
+[[noreturn]] inline void raise_bad_array_new_length() { throw std::bad_array_new_length(); }
 #else
 [[noreturn]] inline void raise_logic_error(const char* what) {
   std::fprintf(stderr, "tidemark: %s\n", what);
@@ -34,6 +41,7 @@ inline namespace TIDEMARK_TAG {
 }
 [[noreturn]] inline void raise_invalid_argument(const char* what) { raise_logic_error(what); }
 [[noreturn]] inline void raise_bad_alloc() { raise_logic_error("out of memory"); }
+[[noreturn]] inline void raise_bad_array_new_length() { raise_logic_error("out of memory: more than an array can hold"); }
 #endif
 
 /// Runs `f` and keeps what it throws from the caller: `on_error(const char* what)` is told instead. Returns whether `f` ended.
@@ -57,7 +65,7 @@ bool contain_exceptions(F f, OnError on_error) noexcept {
 #endif
 }
 
-}  // namespace TIDEMARK_TAG
+}  // namespace TIDEMARK_ERROR_TAG
 }  // namespace detail
 }  // namespace v0
 }  // namespace tidemark

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a thread keeps: its account, what each scope path owns of its blocks, and the windows it has open. A slot outlives
+// What a thread keeps: its account, what each scope path owns of its blocks, and the windows, scopes and seats it has open. A slot outlives
 // its thread and serves the next one; it is never unmapped.
 #pragma once
 
@@ -51,11 +51,15 @@ struct slot_node {
 /// A window on this thread's account.
 struct thread_window : slot_node, window_node {};
 
-/// An open scope: the path that owns new blocks while it is the innermost.
+/// A seat of this thread in a task; that of the task named stands for those in its ancestors.
+struct thread_seat : slot_node, task_seat {};
+
+/// The path that owns new blocks while it is the innermost: that of an open scope, or of a task that the thread joined.
 struct thread_frame : slot_node {
-  thread_frame* older = nullptr;
+  published<thread_frame> older;
   thread_frame* newer = nullptr;
-  const path_node* path = nullptr;
+  published<const path_node> path;
+  balance start_ns;  // steady clock; 0: no scope
   std::uint32_t path_id = root_path_id;
   int depth = -1;
 };
@@ -113,7 +117,7 @@ struct slot {
   balance quiet_bytes;
   balance quiet_blocks;
 
-  thread_frame* innermost = nullptr;  // the newest open scope
+  published<thread_frame> innermost;  // the newest open
   int exit_rounds = 0;
   std::atomic<std::uint32_t> abandoned{0};  // nodes that others closed; any thread adds
 
@@ -125,6 +129,7 @@ struct slot {
   balance first_owned[first_owned_capacity];
   node_pool<thread_window, 8> windows;
   node_pool<thread_frame, 8> frames;
+  node_pool<thread_seat, 2> seats;
 
   // Nothing but zeros, so that one can be static without a byte in the program file; `start()` comes first.
   constexpr slot() noexcept = default;
@@ -138,7 +143,7 @@ struct slot {
     }
     owner_word = root_path_id;
     owner_cell = owned + root_path_id;
-    innermost = nullptr;
+    innermost.store(nullptr);
     exit_rounds = 0;
     account.begin(shared, settle_bytes);
   }
@@ -192,34 +197,63 @@ struct slot {
   }
 
   /// The path owns new blocks from now on. Null: no memory.
-  [[nodiscard]] thread_frame* open_frame(const path_node* path, std::uint32_t path_id, arena& memory,
+  [[nodiscard]] thread_frame* open_frame(const path_node* path, std::uint32_t path_id, int depth, arena& memory,
                                          spin_lock& table_lock) noexcept {
     thread_frame* f = frames.take(memory);
     if (f == nullptr) return nullptr;
     f->begin();
-    f->older = innermost;
+    thread_frame* below = innermost.own();
+    f->older.store(below);
     f->newer = nullptr;
-    f->path = path;
+    f->path.store(path);
+    f->start_ns.store(0);
     f->path_id = path_id;
-    f->depth = innermost == nullptr ? 0 : innermost->depth + 1;
-    if (innermost != nullptr) innermost->newer = f;
-    innermost = f;
+    f->depth = depth;
+    if (below != nullptr) below->newer = f;
+    innermost.store(f);
     set_owner(path_id, memory, table_lock);
     return f;
   }
-  /// In any order: the innermost scope still open now owns new blocks.
+  /// In any order: the innermost still open now owns new blocks.
   void drop(thread_frame& f) noexcept {
-    if (f.older != nullptr) f.older->newer = f.newer;
+    thread_frame* const below = f.older.own();
+    if (below != nullptr) below->newer = f.newer;
     if (f.newer != nullptr) {
-      f.newer->older = f.older;
+      f.newer->older.store(below);
     } else {
-      innermost = f.older;
+      innermost.store(below);
       // Its table entry exists: it was the owner before.
-      owner_word = innermost == nullptr ? root_path_id : innermost->path_id;
+      owner_word = below == nullptr ? root_path_id : below->path_id;
       if (owner_word >= owned_capacity) owner_word = other_path_id;
       owner_cell = owned + owner_word;
     }
     frames.give_back(f);
+  }
+
+  /// This thread begins a task. Null: no memory.
+  [[nodiscard]] thread_seat* open_task(task_account& t, arena& memory) noexcept {
+    thread_seat* s = seats.take(memory);
+    if (s == nullptr) return nullptr;
+    s->begin();
+    account.open_task(t, *s);
+    return s;
+  }
+  /// It works for the task and its ancestors. Null: the task is over, or no memory.
+  [[nodiscard]] thread_seat* join_task(task_account& t, std::uint64_t ticket, arena& memory) noexcept {
+    task_seat* first = account.join_task(t, ticket, [&]() noexcept -> task_seat* {
+      thread_seat* s = seats.take(memory);
+      if (s != nullptr) s->begin();
+      return s;
+    });
+    return static_cast<thread_seat*>(first);
+  }
+  void drop(thread_seat& s) noexcept {
+    account.leave_task(s);
+    for (task_seat* n = &s; n != nullptr;) {
+      auto& seat = static_cast<thread_seat&>(*n);
+      n = n->in_ancestor;
+      seats.give_back(seat);
+    }
   }
 
   /// From another thread: marks the node for its owner to remove. Nothing happens to one that is gone already.
@@ -244,13 +278,23 @@ struct slot {
     for_each_frame([this](thread_frame& f) {
       if (f.is_abandoned()) drop(f);
     });
+    for (task_seat* n = account.newest_seat(); n != nullptr;) {
+      auto& seat = static_cast<thread_seat&>(*n);
+      n = n->older;
+      if (!seat.is_abandoned()) continue;
+      drop(seat);
+      n = account.newest_seat();  // those in its ancestors went with it
+    }
   }
 
   /// The thread is gone, and with it every window and scope it left open.
   void forget_nodes() noexcept {
     for_each_window([this](thread_window& w) { windows.give_back(w); });
     for_each_frame([this](thread_frame& f) { frames.give_back(f); });
-    innermost = nullptr;
+    for (task_seat* n = account.newest_seat(); n != nullptr; n = n->older) {  // the account's end unlinks them
+      seats.give_back(static_cast<thread_seat&>(*n));
+    }
+    innermost.store(nullptr);
     abandoned.store(0, std::memory_order_relaxed);
   }
 
@@ -265,9 +309,9 @@ struct slot {
   }
   template <class F>
   void for_each_frame(F f) noexcept {
-    for (thread_frame* n = innermost; n != nullptr;) {
+    for (thread_frame* n = innermost.own(); n != nullptr;) {
       thread_frame& frame = *n;
-      n = n->older;
+      n = n->older.own();
       f(frame);
     }
   }

@@ -56,9 +56,15 @@ class frame {
       return;
     }
     s->sweep_abandoned();
-    path_ = tree->child(s->innermost == nullptr ? nullptr : s->innermost->path, name);
-    handle_ = handle_of(*s, s->open_frame(path_, path_->id, ledger().memory, ledger().table_lock));
-    if (handle_.home != nullptr) depth_ = handle_.node->depth;
+    const thread_frame* around = s->innermost.own();
+    depth_ = around == nullptr ? 0 : around->depth + 1;
+    path_ = tree->child(around == nullptr ? nullptr : around->path.own(), name);
+    handle_ = handle_of(*s, s->open_frame(path_, path_->id, depth_, ledger().memory, ledger().table_lock));
+  }
+
+  /// When the scope began. Threads: the one that entered.
+  void started(std::int64_t start_ns) noexcept {
+    if (handle_.home != nullptr) handle_.node->start_ns.store(start_ns);
   }
 
   void leave() noexcept { drop(handle_); }

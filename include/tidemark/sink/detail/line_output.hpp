@@ -13,6 +13,7 @@
 #include <tidemark/core/detail/os_message.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
+#include <tidemark/core/sync.hpp>
 #include <tidemark/sink/detail/text.hpp>
 #include <tidemark/sys/file.hpp>
 
@@ -24,30 +25,50 @@ inline namespace TIDEMARK_TAG {
 /// Threads: `write` from any. With TIDEMARK_OPT_DISABLE it opens nothing, writes nothing and says nothing.
 class line_output {
  public:
-  /// `writer` names the sink in messages. The last argument keeps what the members allocate out of the user's numbers: it
-  /// lasts until they are made.
+  /// `writer` names the sink in messages. `header` is a line that lives for ever: it comes first in an empty file, and in a
+  /// stream. One that cannot be written is tried again before the next line. The last argument keeps what the members
+  /// allocate out of the user's numbers: it lasts until they are made.
 #if TIDEMARK_OPT_DISABLE
-  line_output(const char* writer, const std::string&) : writer_(writer), file_(nullptr) {}
-  line_output(const char* writer, std::FILE*) : writer_(writer), file_(nullptr) {}
+  line_output(const char* writer, const std::string&, std::string_view = {}) : writer_(writer), file_(nullptr) {}
+  line_output(const char* writer, std::FILE*, std::string_view = {}) : writer_(writer), file_(nullptr) {}
 
-  void write(std::string_view) {}
+  bool write(std::string_view, bool = false) { return true; }
 #else
-  line_output(const char* writer, std::string path, const quiet& = quiet()) : writer_(writer), file_(std::move(path)) {
-    if (file_.error() != 0) complain(file_.error());
+  line_output(const char* writer, std::string path, std::string_view header = {}, const quiet& = quiet())
+      : writer_(writer), header_(header), file_(std::move(path)), has_begun_(header.empty()) {
+    begin();
   }
-  line_output(const char* writer, std::FILE* stream, const quiet& = quiet()) : writer_(writer), file_(stream) {
-    if (file_.error() != 0) complain(file_.error());
+  line_output(const char* writer, std::FILE* stream, std::string_view header = {}, const quiet& = quiet())
+      : writer_(writer), header_(header), file_(stream), has_begun_(header.empty()) {
+    begin();
   }
 
-  void write(std::string_view line) {
-    const int failed = file_.append(line);
-    if (failed == 0) return;
+  /// Whether the line is out. `quoted`: it is made of fields that may stand in double quotes.
+  bool write(std::string_view line, bool quoted = false) {
+    int failed = has_begun_.load(std::memory_order_acquire) ? 0 : write_header();  // pairs with write_header()
+    if (failed == 0) failed = file_.append(line, quoted);
+    if (failed == 0) return true;
     drop_record();
     complain(failed);
+    return false;
   }
 #endif
 
  private:
+  void begin() {
+    int failed = file_.error();
+    if (failed == 0 && !header_.empty()) failed = write_header();
+    if (failed != 0) complain(failed);
+  }
+
+  TIDEMARK_COLD int write_header() noexcept {
+    const spin_guard held(lock_);
+    if (has_begun_.load(std::memory_order_relaxed)) return 0;  // under the lock
+    const int failed = file_.begin(header_);
+    if (failed == 0) has_begun_.store(true, std::memory_order_release);  // pairs with write()
+    return failed;
+  }
+
   // Once: a full disk would otherwise say so for every record.
   void complain(int error) {
     if (has_complained_.exchange(true, std::memory_order_relaxed)) return;  // said by whoever came first
@@ -61,7 +82,10 @@ class line_output {
   }
 
   const char* writer_;
+  std::string_view header_;
   append_file file_;
+  std::atomic<bool> has_begun_{true};  // the header is out
+  leaf_lock lock_;                     // for the header
   std::atomic<bool> has_complained_{false};
 };
 

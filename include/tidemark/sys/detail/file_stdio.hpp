@@ -23,10 +23,15 @@ inline void close_descriptor(int) noexcept {}
 [[nodiscard]] inline int write_stream(std::FILE* stream, std::string_view line) noexcept {
   return std::fwrite(line.data(), 1, line.size(), stream) == line.size() ? flush_stream(stream) : EIO;
 }
-[[nodiscard]] inline int write_line(int, bool, std::string_view, std::size_t& written) noexcept {
+[[nodiscard]] inline int write_line(int, std::string_view, std::string_view, std::size_t& written) noexcept {
   written = 0;
   return ENOSYS;
 }
+[[nodiscard]] inline bool is_empty(int) noexcept { return true; }
+class file_lock {
+ public:
+  explicit file_lock(int) noexcept {}
+};
 
 }  // namespace os
 }  // namespace detail

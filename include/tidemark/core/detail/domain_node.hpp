@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT
+// The account behind a domain, and the list of them all. A node lies inside its parent: an event counts in both, and every
+// limit on the way is asked first, under the locks of all, so that the last byte of a budget is given away once.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include <tidemark/core/account.hpp>
+#include <tidemark/core/detail/names.hpp>
+#include <tidemark/core/detail/task_account.hpp>
+#include <tidemark/core/detail/window.hpp>
+#include <tidemark/core/ledger.hpp>
+#include <tidemark/core/sync.hpp>
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+
+class domain_node;
+
+/// What is called when a domain comes near its limit.
+struct near_limit_listener {
+  near_limit_listener() = default;
+  virtual ~near_limit_listener() = default;
+  near_limit_listener(const near_limit_listener&) = delete;
+  near_limit_listener& operator=(const near_limit_listener&) = delete;
+  virtual void call(const domain_node& node, std::int64_t live, std::int64_t limit) noexcept = 0;
+};
+
+/// A window over a domain.
+struct domain_window : window_node {
+  domain_node* node = nullptr;
+  domain_window* older_of_scope = nullptr;
+};
+
+/// Never freed: containers outlive the handles.
+class TIDEMARK_EXPORT domain_node {
+ public:
+  domain_node(std::string_view kept_name, std::string_view kept_meter, domain_node* parent, bool external) noexcept
+      : name(kept_name), meter(kept_meter), is_external(external), parent_(parent) {
+    windows_.restart(whole_life_);
+  }
+
+  const std::string_view name;   // interned
+  const std::string_view meter;  // "domain:" and the name
+  const bool is_external;
+  std::atomic<std::int64_t> handles{0};
+
+  // ---- events; each in this node and every one around it ----
+
+  /// Null where it is counted; otherwise the node whose limit is too low, and nothing has changed.
+  [[nodiscard]] const domain_node* try_allocated(std::int64_t n) noexcept {
+    const chain_guard held(*this);
+    if (const domain_node* full = full_for(n)) return full;
+    count_allocation(n);
+    return nullptr;
+  }
+
+  /// Whether there is a limit here or around.
+  [[nodiscard]] bool is_limited() const noexcept {
+    for (const domain_node* d = this; d != nullptr; d = d->parent_) {
+      if (d->limit_.load(std::memory_order_relaxed) >= 0) return true;  // a limit set meanwhile holds for what comes next
+    }
+    return false;
+  }
+
+  /// Keeps room for an allocation that may still fail; `commit` or `cancel` follows. Null as above.
+  [[nodiscard]] const domain_node* try_reserve(std::int64_t n) noexcept {
+    const chain_guard held(*this);
+    if (const domain_node* full = full_for(n)) return full;
+    for (domain_node* d = this; d != nullptr; d = d->parent_) d->reserved_ += n;
+    return nullptr;
+  }
+  void commit(std::int64_t n) noexcept {
+    const chain_guard held(*this);
+    for (domain_node* d = this; d != nullptr; d = d->parent_) d->reserved_ -= n;
+    count_allocation(n);
+  }
+  /// Counts what is there already, whatever the limit.
+  void count(std::int64_t n) noexcept {
+    const chain_guard held(*this);
+    count_allocation(n);
+  }
+  void cancel(std::int64_t n) noexcept {
+    const chain_guard held(*this);
+    for (domain_node* d = this; d != nullptr; d = d->parent_) d->reserved_ -= n;
+  }
+
+  /// False: it was fed less than that, and nothing has changed.
+  [[nodiscard]] bool try_freed(std::int64_t n) noexcept {
+    const chain_guard held(*this);
+    if (n > own_) return false;
+    own_ -= n;
+    for (domain_node* d = this; d != nullptr; d = d->parent_) {
+      d->balance_.settle(-n, 0, 0);
+      ++d->totals_.deallocations;
+      d->totals_.freed_bytes += static_cast<std::uint64_t>(n);
+      if (d->balance_.bytes < d->near_bytes_) d->is_near_ = false;
+    }
+    return true;
+  }
+
+  /// Calls the listeners of those that have just come near their limit. Threads: outside every lock.
+  void tell_near() noexcept {
+    for (domain_node* d = this; d != nullptr; d = d->parent_) {
+      if (!d->must_tell_.load(std::memory_order_relaxed)) continue;  // set by this thread, or told by whoever set it
+      std::shared_ptr<near_limit_listener> listener;
+      std::int64_t live = 0;
+      std::int64_t limit = 0;
+      {
+        const spin_guard held(d->lock_);
+        if (!d->must_tell_.exchange(false, std::memory_order_relaxed)) continue;  // under the lock
+        listener = d->listener_;
+        live = d->balance_.bytes;
+        limit = d->limit_.load(std::memory_order_relaxed);  // under the lock
+      }
+      if (listener != nullptr) listener->call(*d, live, limit);
+    }
+  }
+
+  // ---- the limit ----
+
+  [[nodiscard]] std::int64_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
+  /// -1: none. False: more than that is live or about to be, and nothing has changed.
+  [[nodiscard]] bool try_limit(std::int64_t bytes) noexcept {
+    const spin_guard held(lock_);
+    if (bytes >= 0 && balance_.bytes + reserved_ > bytes) return false;
+    limit_.store(bytes, std::memory_order_relaxed);  // under the lock
+    set_near();
+    return true;
+  }
+  /// The one that was there is given back, to die outside the lock.
+  [[nodiscard]] std::shared_ptr<near_limit_listener> listen(std::int64_t per_mille,
+                                                            std::shared_ptr<near_limit_listener> listener) noexcept {
+    const spin_guard held(lock_);
+    listener_.swap(listener);
+    near_per_mille_ = per_mille;
+    is_near_ = false;
+    set_near();
+    return listener;
+  }
+
+  // ---- readings ----
+
+  [[nodiscard]] usage current() noexcept {
+    const spin_guard held(lock_);
+    fold();
+    return usage_of_life(usage_of(whole_life_, balance_.bytes, totals_), totals_);
+  }
+  void open(domain_window& w) noexcept {
+    const spin_guard held(lock_);
+    fold();
+    w.entry = w.peak = balance_.bytes;
+    w.largest = 0;
+    w.totals_at_entry = totals_;
+    w.node = this;
+    windows_.push(w);
+  }
+  window_usage close(domain_window& w) noexcept {
+    const spin_guard held(lock_);
+    fold();
+    windows_.remove(w);
+    return usage_of(w, balance_.bytes, totals_);
+  }
+  /// As a window that was open before the domain was made.
+  [[nodiscard]] window_usage whole_life() noexcept {
+    const spin_guard held(lock_);
+    fold();
+    return usage_of(whole_life_, balance_.bytes, totals_);
+  }
+
+  /// Whether a report should name it: someone holds it, or it holds something.
+  [[nodiscard]] bool is_alive() noexcept {
+    if (handles.load(std::memory_order_acquire) > 0) return true;  // pairs with the handle's copy
+    const spin_guard held(lock_);
+    return balance_.bytes != 0;
+  }
+
+  void lock() noexcept { lock_.lock(); }
+  void unlock() noexcept { lock_.unlock(); }
+
+  domain_node* older = nullptr;  // in the registry's list
+  std::uint64_t number = 0;      // counted from 1, in the order of their making
+
+ private:
+  // From the node outwards; a parent is older than its children, and a fork locks in that order too.
+  class chain_guard {
+   public:
+    explicit chain_guard(domain_node& innermost) noexcept : innermost_(innermost) {
+      for (domain_node* d = &innermost_; d != nullptr; d = d->parent_) d->lock_.lock();
+    }
+    ~chain_guard() {
+      for (domain_node* d = &innermost_; d != nullptr;) {
+        domain_node* const next = d->parent_;
+        d->lock_.unlock();
+        d = next;
+      }
+    }
+    chain_guard(const chain_guard&) = delete;
+    chain_guard& operator=(const chain_guard&) = delete;
+
+   private:
+    domain_node& innermost_;
+  };
+
+  [[nodiscard]] const domain_node* full_for(std::int64_t n) const noexcept {
+    for (const domain_node* d = this; d != nullptr; d = d->parent_) {
+      const std::int64_t most = d->limit() >= 0 ? d->limit() : INT64_MAX;
+      const std::int64_t taken = d->balance_.bytes + d->reserved_;
+      if (taken > most || n > most - taken) return d;
+    }
+    return nullptr;
+  }
+
+  void count_allocation(std::int64_t n) noexcept {
+    own_ += n;
+    for (domain_node* d = this; d != nullptr; d = d->parent_) {
+      d->balance_.settle(n, n, static_cast<std::uint64_t>(n));
+      ++d->totals_.allocations;
+      d->totals_.allocated_bytes += static_cast<std::uint64_t>(n);
+      if (d->balance_.bytes >= d->near_bytes_) d->come_near();
+    }
+  }
+
+  void come_near() noexcept {
+    if (is_near_ || listener_ == nullptr) return;
+    is_near_ = true;
+    must_tell_.store(true, std::memory_order_relaxed);  // under the lock
+  }
+  void set_near() noexcept {
+    // Exact also where the limit times 1,000 would overflow.
+    const std::int64_t most = limit();
+    near_bytes_ = most < 0 ? INT64_MAX : most / 1'000 * near_per_mille_ + most % 1'000 * near_per_mille_ / 1'000;
+    if (balance_.bytes < near_bytes_) {
+      is_near_ = false;
+    } else {
+      come_near();
+    }
+  }
+
+  void fold() noexcept {
+    for (window_node* w = windows_.newest(); w != nullptr; w = w->older) balance_.hand_to(*w);
+    balance_.start_afresh();
+  }
+
+  spin_lock lock_;
+  settled_balance balance_;
+  std::int64_t own_ = 0;       // of the balance, what was fed here and not further in
+  std::int64_t reserved_ = 0;  // asked for, and not yet there
+  std::atomic<std::int64_t> limit_{-1};  // changed under the lock
+  std::int64_t near_bytes_ = INT64_MAX;
+  std::int64_t near_per_mille_ = 1'000;
+  bool is_near_ = false;
+  std::atomic<bool> must_tell_{false};
+  event_totals totals_;
+  window_list windows_;
+  window_node whole_life_;
+  domain_node* const parent_;
+  std::shared_ptr<near_limit_listener> listener_;
+};
+
+/// Registry of the domains.
+class TIDEMARK_EXPORT domain_registry {
+ public:
+  static constexpr std::uint64_t key = registry_key("domains");
+
+  /// Null: no memory.
+  [[nodiscard]] domain_node* make(std::string_view name, std::string_view meter, domain_node* parent,
+                                  bool is_external) noexcept {
+    void* piece = ledger().memory.allocate(sizeof(domain_node));
+    if (piece == nullptr) return nullptr;
+    auto* made = new (piece) domain_node(name, meter, parent, is_external);
+    const spin_guard held(lock_);
+    link(*made);
+    return made;
+  }
+
+  /// That of allocators which name none. Null: no memory.
+  [[nodiscard]] domain_node* default_node() noexcept {
+    if (domain_node* known = default_.load(std::memory_order_acquire)) return known;  // pairs with the store below
+    const std::string_view name = intern("default");
+    const std::string_view meter = intern("domain:default");
+    const spin_guard held(lock_);
+    if (domain_node* known = default_.load(std::memory_order_relaxed)) return known;  // written under the lock
+    void* piece = ledger().memory.allocate(sizeof(domain_node));
+    if (piece == nullptr) return nullptr;
+    auto* made = new (piece) domain_node(name, meter, nullptr, false);
+    made->handles.store(1, std::memory_order_relaxed);  // for ever
+    link(*made);
+    default_.store(made, std::memory_order_release);  // pairs with the load above
+    return made;
+  }
+
+  /// The newest; from there along `older`.
+  [[nodiscard]] domain_node* newest() noexcept {
+    const spin_guard held(lock_);
+    return newest_;
+  }
+
+  [[nodiscard]] domain_window* take_window() noexcept {
+    {
+      const spin_guard held(lock_);
+      if (domain_window* w = free_windows_) {
+        free_windows_ = w->older_of_scope;
+        return w;
+      }
+    }
+    void* piece = ledger().memory.allocate(sizeof(domain_window));
+    return piece == nullptr ? nullptr : new (piece) domain_window;
+  }
+  void give_back(domain_window& w) noexcept {
+    const spin_guard held(lock_);
+    w.older_of_scope = free_windows_;
+    free_windows_ = &w;
+  }
+
+  void on_fork(fork_moment moment) noexcept {
+    if (moment == fork_moment::before) lock_.lock();
+    for (domain_node* d = newest_; d != nullptr; d = d->older) {
+      moment == fork_moment::before ? d->lock() : d->unlock();
+    }
+    if (moment != fork_moment::before) lock_.unlock();
+  }
+
+ private:
+  void link(domain_node& d) noexcept {
+    d.older = newest_;
+    d.number = newest_ == nullptr ? 1 : newest_->number + 1;
+    newest_ = &d;
+  }
+
+  spin_lock lock_;
+  domain_node* newest_ = nullptr;
+  std::atomic<domain_node*> default_{nullptr};
+  domain_window* free_windows_ = nullptr;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// The contract of sys/process about the resident set, on Linux:
+//   read_resident(found)   null, or why not; what is resident now, and the kernel's high-water mark of it
+//   reset_mark()           null, or why not; the mark starts again at what is resident
+//   resident_error_bytes() how far the kernel's per-CPU counters may be off
+// Every function: a bounded number of system calls, no allocation, errno untouched, reasons that live for ever.
+// Source: Documentation/filesystems/proc.rst (status, clear_refs), mm/percpu_counter.c.
+#pragma once
+
+#include <cstdint>
+
+#include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
+
+#if TIDEMARK_HAS_LINUX()
+
+  #include <cerrno>
+  #include <cstddef>
+  #include <cstring>
+
+  #include <fcntl.h>
+  #include <unistd.h>
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+/// Units: bytes.
+struct resident_now {
+  std::int64_t resident = 0;
+  std::int64_t mark = 0;
+};
+
+/// A system file of this process while it is open.
+class proc_file {
+ public:
+  proc_file(const char* path, int flags) noexcept {
+    do {
+      descriptor_ = ::open(path, flags | O_CLOEXEC);
+    } while (descriptor_ < 0 && errno == EINTR);
+    error_ = descriptor_ < 0 ? errno : 0;
+  }
+  ~proc_file() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    errno = saved_errno_;
+  }
+  proc_file(const proc_file&) = delete;
+  proc_file& operator=(const proc_file&) = delete;
+
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] int error() const noexcept { return error_; }
+
+ private:
+  no_cancellation whole_;
+  int saved_errno_ = errno;
+  int descriptor_ = -1;
+  int error_ = 0;
+};
+
+/// The number of KiB behind `key` in a status file, in bytes; -1 where it has none.
+[[nodiscard]] inline std::int64_t status_bytes(const char* text, const char* key) noexcept {
+  const char* at = std::strstr(text, key);
+  if (at == nullptr) return -1;
+  at += std::strlen(key);
+  while (*at == ' ' || *at == '\t') ++at;
+  if (*at < '0' || *at > '9') return -1;
+  std::int64_t kibibytes = 0;
+  for (; *at >= '0' && *at <= '9'; ++at) kibibytes = kibibytes * 10 + (*at - '0');
+  return kibibytes * 1'024;
+}
+
+[[nodiscard]] inline const char* read_resident(resident_now& found) noexcept {
+  char text[4'096];
+  ssize_t size = 0;
+  {
+    const proc_file file("/proc/self/status", O_RDONLY);
+    if (file.error() == EMFILE || file.error() == ENFILE) {
+      return "/proc/self/status cannot be opened: no file descriptor is left";
+    }
+    if (file.error() != 0) return "/proc/self/status cannot be opened: is /proc mounted?";
+    size = ::read(file.descriptor(), text, sizeof text - 1);  // the kernel gives all of it at once
+  }
+  if (size <= 0) return "/proc/self/status cannot be read";
+  text[size] = '\0';
+  // With the newline before it, no process name can pass for the key.
+  found.resident = status_bytes(text, "\nVmRSS:");
+  found.mark = status_bytes(text, "\nVmHWM:");
+  if (found.resident < 0 || found.mark < 0) return "/proc/self/status has no VmRSS and VmHWM";
+  return nullptr;
+}
+
+[[nodiscard]] inline const char* reset_mark() noexcept {
+  const proc_file file("/proc/self/clear_refs", O_WRONLY);
+  if (file.error() == EACCES || file.error() == EPERM || file.error() == EROFS) {
+    return "the kernel refuses to reset the high-water mark: /proc/self/clear_refs may not be written";
+  }
+  if (file.error() == ENOENT) return "the kernel cannot reset the high-water mark: there is no /proc/self/clear_refs";
+  if (file.error() != 0) return "the high-water mark cannot be reset: /proc/self/clear_refs cannot be opened";
+  if (::write(file.descriptor(), "5", 1) != 1) {
+    return "the kernel refuses to reset the high-water mark: writing 5 to /proc/self/clear_refs failed";
+  }
+  return nullptr;
+}
+
+[[nodiscard]] inline std::int64_t resident_error_bytes() noexcept {
+  const int saved = errno;
+  const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+  const std::int64_t processors = ::sysconf(_SC_NPROCESSORS_ONLN);
+  errno = saved;
+  const std::int64_t cpus = processors > 0 ? processors : 1;
+  return page * cpus * (2 * cpus > 32 ? 2 * cpus : 32);
+}
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark
+
+#endif
