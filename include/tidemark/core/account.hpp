@@ -167,7 +167,7 @@ class thread_account {
   window_list windows_;
   window_node whole_life_;
   shared_account* shared_ = nullptr;
-  thread_account* next_ = nullptr;     // in the shared account's list
+  thread_account* next_ = nullptr;    // in the shared account's list
   task_seat* newest_seat_ = nullptr;  // the tasks it works for
 };
 

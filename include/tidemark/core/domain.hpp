@@ -42,26 +42,38 @@ class TIDEMARK_EXPORT over_budget : public std::bad_alloc {
   over_budget(std::string_view domain_name, std::int64_t requested, std::int64_t live, std::int64_t limit) noexcept
       : requested_bytes_(requested), live_bytes_(live), limit_bytes_(limit) {
     add("domain \"");
-    for (const char c : domain_name.substr(0, 60)) {
-      const char shown = static_cast<unsigned char>(c) < ' ' || c == '\x7F' ? '?' : c;
-      add({&shown, 1});
-    }
+    add_name(domain_name);
     add("\" is over its limit: ");
     add(detail::byte_text(requested).view());
     add(" requested, ");
     add(detail::byte_text(live).view());
-    add(" of ");
-    add(detail::byte_text(limit).view());
+    if (limit >= 0) {
+      add(" of ");
+      add(detail::byte_text(limit).view());
+    }
     add(" in use");
   }
 
   /// One line, for a person.
   [[nodiscard]] const char* what() const noexcept override { return what_; }
   [[nodiscard]] std::int64_t requested_bytes() const noexcept { return requested_bytes_; }
+  /// What was live, and what others were about to allocate.
   [[nodiscard]] std::int64_t live_bytes() const noexcept { return live_bytes_; }
+  /// -1: none; it would be more than a number can hold.
   [[nodiscard]] std::int64_t limit_bytes() const noexcept { return limit_bytes_; }
 
  private:
+  void add_name(std::string_view name) noexcept {
+    std::size_t keep = 60;
+    if (name.size() > keep) {
+      while (keep > 57 && (static_cast<unsigned char>(name[keep]) & 0xC0U) == 0x80) --keep;  // not inside a character
+      name = name.substr(0, keep);
+    }
+    for (const char c : name) {
+      const char shown = detail::os::is_control(c) ? '?' : c;
+      add({&shown, 1});
+    }
+  }
   void add(std::string_view text) noexcept {
     const std::size_t room = sizeof what_ - 1 - used_;
     const std::size_t n = text.size() < room ? text.size() : room;
@@ -105,9 +117,8 @@ namespace detail {
 
 inline namespace TIDEMARK_ERROR_TAG {
 
-[[noreturn]] inline void raise_over_budget(const domain_node& full, std::int64_t requested) {
-  const over_budget error(full.name, requested, const_cast<domain_node&>(full).current().live_bytes,
-                          full.limit());
+[[noreturn]] inline void raise_over_budget(const budget_refusal& refused, std::int64_t requested) {
+  const over_budget error(refused.full->name, requested, refused.live, refused.limit);
 #if TIDEMARK_HAS_EXCEPTIONS()
   throw error;
 #else
@@ -121,14 +132,13 @@ class reservation {
   /// Throws: `over_budget`.
   reservation(domain_node& node, std::int64_t bytes) : node_(node), bytes_(bytes), is_held_(node.is_limited()) {
     if (!is_held_) return;
-    if (const domain_node* full = node.try_reserve(bytes)) raise_over_budget(*full, bytes);
+    if (const budget_refusal refused = node.try_reserve(bytes)) raise_over_budget(refused, bytes);
   }
   ~reservation() {
     if (is_held_) node_.cancel(bytes_);
   }
   void commit() noexcept {
-    if (!is_held_) return node_.count(bytes_);
-    node_.commit(bytes_);
+    is_held_ ? node_.commit(bytes_) : node_.count(bytes_);
     is_held_ = false;
     node_.tell_near();
   }
@@ -147,10 +157,11 @@ class near_limit_function final : public near_limit_listener {
   explicit near_limit_function(F f) : f_(std::move(f)) {}
   void call(const domain_node& node, std::int64_t live, std::int64_t limit) noexcept override {
     const quiet hidden;
-    contain_exceptions([&] { f_(near_limit{node.name, live, limit}); },
-                       [&](const char* what) {
-                         os::say("what listens to domain ", node.name, " near its limit threw: ", what);
-                       });
+    contain_exceptions(
+        [&] {
+          f_(near_limit{node.name, live, limit});
+        },
+        [&](const char* what) { os::say("what listens to domain ", node.name, " near its limit threw: ", what); });
   }
 
  private:
@@ -164,12 +175,13 @@ inline namespace TIDEMARK_ERROR_TAG {
 
 /// A handle to a named account. Copies are handles to the same one; it lives on after the last, for the containers that still
 /// feed it. Program logic: it works in every build, also with TIDEMARK_OPT_DISABLE.
-/// Threads: any, for every member but assignment. Cost: a lock per event, and one for each parent. About 400 bytes are kept
+/// Threads: any, for every member but assignment. Cost: a lock per event, and one for each parent. About 300 bytes are kept
 /// for ever: make domains for what is told apart, not for each request.
 class domain {
  public:
   /// Throws: `std::invalid_argument` for a limit below -1, `std::bad_alloc`.
-  explicit domain(std::string name, domain_options options = {}) : name_(std::move(name)), node_(&make(name_, options)) {
+  explicit domain(std::string name, domain_options options = {})
+      : name_(std::move(name)), node_(&make(name_, options)) {
     hold();
     if (options.limit_bytes != -1) limit(options.limit_bytes);
   }
@@ -196,25 +208,27 @@ class domain {
   /// From now on at most `bytes` may be live; -1: any. Exactly that many are allowed.
   /// Throws: `std::invalid_argument`, with nothing changed, for less than -1 and for less than is live.
   void limit(std::int64_t bytes) {
-    if (bytes < -1) detail::raise_invalid_argument("tidemark::domain::limit: a limit is 0 bytes or more, or -1 for none");
+    if (bytes < -1)
+      detail::raise_invalid_argument("tidemark::domain::limit: a limit is 0 bytes or more, or -1 for none");
     if (!node_->try_limit(bytes)) {
       detail::raise_invalid_argument(
           "tidemark::domain::limit: more than that is live; free first, or set the limit to what is live");
     }
+    node_->tell_near();
   }
 
   /// Counts one allocation of `bytes`. Throws: `over_budget`, `std::invalid_argument` for negative bytes; nothing has
   /// changed then.
   void allocated(std::int64_t bytes) {
     require_size(bytes);
-    if (const detail::domain_node* full = node_->try_allocated(bytes)) detail::raise_over_budget(*full, bytes);
+    if (const detail::budget_refusal refused = node_->try_allocated(bytes)) detail::raise_over_budget(refused, bytes);
     node_->tell_near();
   }
 
   /// The same where a refusal is no error. Throws: `std::invalid_argument` for negative bytes.
   [[nodiscard]] bool try_allocated(std::int64_t bytes) {
     require_size(bytes);
-    if (node_->try_allocated(bytes) != nullptr) return false;
+    if (node_->try_allocated(bytes)) return false;
     node_->tell_near();
     return true;
   }
@@ -240,7 +254,7 @@ class domain {
     const quiet hidden;
     detail::os::keep_this_loaded();  // the function outlives the handle
     std::shared_ptr<detail::near_limit_listener> made = std::make_shared<detail::near_limit_function<F>>(std::move(f));
-    const auto replaced = node_->listen(static_cast<std::int64_t>(fraction * 1'000 + 0.5), std::move(made));
+    const auto replaced = node_->listen(fraction, std::move(made));
     node_->tell_near();
   }
 

@@ -144,7 +144,7 @@ struct ledger_state {
   slot* free_slots = nullptr;
   window_node* free_windows = nullptr;  // of the process account
   task_account* free_tasks = nullptr;
-  spin_lock table_lock;                 // owner tables: growing one's own, reading another's
+  spin_lock table_lock;  // owner tables: growing one's own, reading another's
   os::at_thread_exit thread_exit;
 
   slot shared;  // of threads without a slot of their own
@@ -392,7 +392,8 @@ inline void find_hook() noexcept {
   const hook_question answered = ask_operator_new();
   if (answered.fed == nullptr && &tidemark_hook == nullptr) {
     ledger().hook_reason =
-        "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one .cpp file of "
+        "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one .cpp file "
+        "of "
         "the program";
   } else if (answered.is_offered && answered.why_not_shared() == nullptr) {
     os::keep_this_loaded();

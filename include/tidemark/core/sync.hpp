@@ -114,7 +114,7 @@ class published {
   constexpr published() noexcept = default;
 
   /// What the setting thread reads.
-  [[nodiscard]] T* own() const noexcept { return pointer_.load(std::memory_order_relaxed); }  // its own store
+  [[nodiscard]] T* own() const noexcept { return pointer_.load(std::memory_order_relaxed); }   // its own store
   [[nodiscard]] T* load() const noexcept { return pointer_.load(std::memory_order_acquire); }  // pairs with store()
   void store(T* p) noexcept { pointer_.store(p, std::memory_order_release); }                  // pairs with load()
 

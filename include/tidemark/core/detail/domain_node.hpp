@@ -10,8 +10,10 @@
 #include <string_view>
 #include <utility>
 
+#include <tidemark/config/platform.hpp>
 #include <tidemark/core/account.hpp>
 #include <tidemark/core/detail/names.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
 #include <tidemark/core/detail/task_account.hpp>
 #include <tidemark/core/detail/window.hpp>
 #include <tidemark/core/ledger.hpp>
@@ -30,6 +32,15 @@ struct near_limit_listener {
   near_limit_listener(const near_limit_listener&) = delete;
   near_limit_listener& operator=(const near_limit_listener&) = delete;
   virtual void call(const domain_node& node, std::int64_t live, std::int64_t limit) noexcept = 0;
+};
+
+/// Why an allocation is not counted: a limit, with what was live then, and what was about to be.
+struct budget_refusal {
+  const domain_node* full = nullptr;  ///< null: it is counted
+  std::int64_t live = 0;
+  std::int64_t limit = -1;  ///< -1: none, but no number holds more
+
+  explicit operator bool() const noexcept { return full != nullptr; }
 };
 
 /// A window over a domain.
@@ -53,32 +64,33 @@ class TIDEMARK_EXPORT domain_node {
 
   // ---- events; each in this node and every one around it ----
 
-  /// Null where it is counted; otherwise the node whose limit is too low, and nothing has changed.
-  [[nodiscard]] const domain_node* try_allocated(std::int64_t n) noexcept {
+  /// Where it is refused nothing has changed.
+  [[nodiscard]] budget_refusal try_allocated(std::int64_t n) noexcept {
     const chain_guard held(*this);
-    if (const domain_node* full = full_for(n)) return full;
+    if (const budget_refusal refused = refusal_of(n)) return refused;
     count_allocation(n);
-    return nullptr;
+    return {};
   }
 
   /// Whether there is a limit here or around.
   [[nodiscard]] bool is_limited() const noexcept {
     for (const domain_node* d = this; d != nullptr; d = d->parent_) {
-      if (d->limit_.load(std::memory_order_relaxed) >= 0) return true;  // a limit set meanwhile holds for what comes next
+      if (d->limit_.load(std::memory_order_relaxed) >= 0)
+        return true;  // a limit set meanwhile holds for what comes next
     }
     return false;
   }
 
-  /// Keeps room for an allocation that may still fail; `commit` or `cancel` follows. Null as above.
-  [[nodiscard]] const domain_node* try_reserve(std::int64_t n) noexcept {
+  /// Keeps room for an allocation that may still fail; `commit` or `cancel` follows.
+  [[nodiscard]] budget_refusal try_reserve(std::int64_t n) noexcept {
     const chain_guard held(*this);
-    if (const domain_node* full = full_for(n)) return full;
+    if (const budget_refusal refused = refusal_of(n)) return refused;
     for (domain_node* d = this; d != nullptr; d = d->parent_) d->reserved_ += n;
-    return nullptr;
+    return {};
   }
   void commit(std::int64_t n) noexcept {
     const chain_guard held(*this);
-    for (domain_node* d = this; d != nullptr; d = d->parent_) d->reserved_ -= n;
+    give_room_back(n);
     count_allocation(n);
   }
   /// Counts what is there already, whatever the limit.
@@ -88,7 +100,7 @@ class TIDEMARK_EXPORT domain_node {
   }
   void cancel(std::int64_t n) noexcept {
     const chain_guard held(*this);
-    for (domain_node* d = this; d != nullptr; d = d->parent_) d->reserved_ -= n;
+    give_room_back(n);
   }
 
   /// False: it was fed less than that, and nothing has changed.
@@ -100,21 +112,22 @@ class TIDEMARK_EXPORT domain_node {
       d->balance_.settle(-n, 0, 0);
       ++d->totals_.deallocations;
       d->totals_.freed_bytes += static_cast<std::uint64_t>(n);
-      if (d->balance_.bytes < d->near_bytes_) d->is_near_ = false;
+      if (d->balance_.bytes < d->near_bytes_) d->leave_near();
     }
     return true;
   }
 
-  /// Calls the listeners of those that have just come near their limit. Threads: outside every lock.
+  /// Calls the listeners of those that this thread has just taken near their limit. Threads: outside every lock.
   void tell_near() noexcept {
     for (domain_node* d = this; d != nullptr; d = d->parent_) {
-      if (!d->must_tell_.load(std::memory_order_relaxed)) continue;  // set by this thread, or told by whoever set it
+      if (TIDEMARK_LIKELY(d->teller_.load(std::memory_order_relaxed) == nullptr)) continue;  // not set by this thread
       std::shared_ptr<near_limit_listener> listener;
       std::int64_t live = 0;
       std::int64_t limit = 0;
       {
         const spin_guard held(d->lock_);
-        if (!d->must_tell_.exchange(false, std::memory_order_relaxed)) continue;  // under the lock
+        if (d->teller_.load(std::memory_order_relaxed) != os::thread_mark()) continue;  // under the lock
+        d->teller_.store(nullptr, std::memory_order_relaxed);
         listener = d->listener_;
         live = d->balance_.bytes;
         limit = d->limit_.load(std::memory_order_relaxed);  // under the lock
@@ -135,12 +148,12 @@ class TIDEMARK_EXPORT domain_node {
     return true;
   }
   /// The one that was there is given back, to die outside the lock.
-  [[nodiscard]] std::shared_ptr<near_limit_listener> listen(std::int64_t per_mille,
+  [[nodiscard]] std::shared_ptr<near_limit_listener> listen(double fraction,
                                                             std::shared_ptr<near_limit_listener> listener) noexcept {
     const spin_guard held(lock_);
     listener_.swap(listener);
-    near_per_mille_ = per_mille;
-    is_near_ = false;
+    near_fraction_ = fraction;
+    leave_near();
     set_near();
     return listener;
   }
@@ -181,8 +194,15 @@ class TIDEMARK_EXPORT domain_node {
     return balance_.bytes != 0;
   }
 
-  void lock() noexcept { lock_.lock(); }
-  void unlock() noexcept { lock_.unlock(); }
+  void on_fork(fork_moment moment) noexcept {
+    if (moment == fork_moment::before) return lock_.lock();
+    if (moment == fork_moment::after_in_child) {
+      // Asked for by threads that the child lacks.
+      reserved_ = 0;
+      teller_.store(nullptr, std::memory_order_relaxed);
+    }
+    lock_.unlock();
+  }
 
   domain_node* older = nullptr;  // in the registry's list
   std::uint64_t number = 0;      // counted from 1, in the order of their making
@@ -208,13 +228,19 @@ class TIDEMARK_EXPORT domain_node {
     domain_node& innermost_;
   };
 
-  [[nodiscard]] const domain_node* full_for(std::int64_t n) const noexcept {
+  [[nodiscard]] budget_refusal refusal_of(std::int64_t n) const noexcept {
     for (const domain_node* d = this; d != nullptr; d = d->parent_) {
       const std::int64_t most = d->limit() >= 0 ? d->limit() : INT64_MAX;
       const std::int64_t taken = d->balance_.bytes + d->reserved_;
-      if (taken > most || n > most - taken) return d;
+      if (taken > most || n > most - taken) return {d, taken, d->limit()};
     }
-    return nullptr;
+    return {};
+  }
+
+  void give_room_back(std::int64_t n) noexcept {
+    for (domain_node* d = this; d != nullptr; d = d->parent_) {
+      d->reserved_ = d->reserved_ > n ? d->reserved_ - n : 0;  // less was kept where the thread forked meanwhile
+    }
   }
 
   void count_allocation(std::int64_t n) noexcept {
@@ -223,24 +249,35 @@ class TIDEMARK_EXPORT domain_node {
       d->balance_.settle(n, n, static_cast<std::uint64_t>(n));
       ++d->totals_.allocations;
       d->totals_.allocated_bytes += static_cast<std::uint64_t>(n);
-      if (d->balance_.bytes >= d->near_bytes_) d->come_near();
+      if (d->balance_.bytes >= d->near_bytes_ && d->limit() >= 0) d->come_near();
     }
   }
 
   void come_near() noexcept {
     if (is_near_ || listener_ == nullptr) return;
     is_near_ = true;
-    must_tell_.store(true, std::memory_order_relaxed);  // under the lock
+    teller_.store(os::thread_mark(), std::memory_order_relaxed);  // under the lock
+  }
+  void leave_near() noexcept {
+    is_near_ = false;
+    teller_.store(nullptr, std::memory_order_relaxed);  // under the lock: what is over is not told later
   }
   void set_near() noexcept {
-    // Exact also where the limit times 1,000 would overflow.
-    const std::int64_t most = limit();
-    near_bytes_ = most < 0 ? INT64_MAX : most / 1'000 * near_per_mille_ + most % 1'000 * near_per_mille_ / 1'000;
-    if (balance_.bytes < near_bytes_) {
-      is_near_ = false;
-    } else {
+    near_bytes_ = limit() < 0 ? INT64_MAX : near_bytes(limit(), near_fraction_);
+    if (limit() >= 0 && balance_.bytes >= near_bytes_) {
       come_near();
+    } else {
+      leave_near();
     }
+  }
+  /// The first whole number of bytes that reaches the fraction, at least 1. 7 % of 100 is 7, though 0.07 is a little more.
+  [[nodiscard]] static std::int64_t near_bytes(std::int64_t limit, double fraction) noexcept {
+    constexpr double rounding = 1.0 / (std::int64_t{1} << 51);  // that of the fraction and of the product
+    const double least = static_cast<double>(limit) * fraction * (1 - rounding);
+    if (least >= static_cast<double>(limit) || least >= 9e18) return limit;
+    auto whole = static_cast<std::int64_t>(least);
+    if (static_cast<double>(whole) < least) ++whole;
+    return whole > 1 ? whole : 1;
   }
 
   void fold() noexcept {
@@ -250,13 +287,13 @@ class TIDEMARK_EXPORT domain_node {
 
   spin_lock lock_;
   settled_balance balance_;
-  std::int64_t own_ = 0;       // of the balance, what was fed here and not further in
-  std::int64_t reserved_ = 0;  // asked for, and not yet there
+  std::int64_t own_ = 0;                 // of the balance, what was fed here and not further in
+  std::int64_t reserved_ = 0;            // asked for, and not yet there
   std::atomic<std::int64_t> limit_{-1};  // changed under the lock
   std::int64_t near_bytes_ = INT64_MAX;
-  std::int64_t near_per_mille_ = 1'000;
+  double near_fraction_ = 1;
   bool is_near_ = false;
-  std::atomic<bool> must_tell_{false};
+  std::atomic<const void*> teller_{nullptr};  // the thread that came near and has yet to tell
   event_totals totals_;
   window_list windows_;
   window_node whole_life_;
@@ -322,7 +359,7 @@ class TIDEMARK_EXPORT domain_registry {
   void on_fork(fork_moment moment) noexcept {
     if (moment == fork_moment::before) lock_.lock();
     for (domain_node* d = newest_; d != nullptr; d = d->older) {
-      moment == fork_moment::before ? d->lock() : d->unlock();
+      d->on_fork(moment);
     }
     if (moment != fork_moment::before) lock_.unlock();
   }

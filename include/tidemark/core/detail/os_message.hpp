@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The contract: say(text) writes one line, whole, to the standard error. It allocates nothing and cannot fail the caller.
+// The contract: say(text) writes one line, whole, to the standard error. It allocates nothing and cannot fail the caller,
+// also where the standard error is a closed pipe or a full file.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +8,10 @@
 #include <string_view>
 
 #include <tidemark/config/platform.hpp>
-#include <tidemark/core/detail/os_thread.hpp>
+#include <tidemark/core/detail/os_signal.hpp>
 
 #if TIDEMARK_HAS_POSIX()
   #include <unistd.h>
-  #include <cerrno>
 #else
   #include <cstdio>
 #endif
@@ -21,7 +21,10 @@ inline namespace v0 {
 namespace detail {
 namespace os {
 
-/// "tidemark: " and the parts, cut at 1,000 bytes.
+/// What would break a line.
+[[nodiscard]] constexpr bool is_control(char c) noexcept { return static_cast<unsigned char>(c) < ' ' || c == '\x7F'; }
+
+/// "tidemark: " and the parts, cut at 1,000 bytes; each control character as '?'.
 inline void say(std::string_view first, std::string_view second = {}, std::string_view third = {},
                 std::string_view fourth = {}) noexcept {
   char line[1'024];
@@ -32,13 +35,14 @@ inline void say(std::string_view first, std::string_view second = {}, std::strin
     if (n > 0) std::memcpy(line + used, part.data(), n);
     used += n;
   }
+  for (std::size_t i = 0; i < used; ++i) {
+    if (is_control(line[i])) line[i] = '?';  // a name may hold any
+  }
   line[used++] = '\n';
 #if TIDEMARK_HAS_POSIX()
-  [[maybe_unused]] const no_cancellation whole;
-  const int saved = errno;
+  const signal_shield shield;
   // Nothing is left to tell a failure to.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, used);
-  errno = saved;
 #else
   std::fwrite(line, 1, used, stderr);
 #endif

@@ -41,7 +41,9 @@ inline namespace TIDEMARK_ERROR_TAG {
 }
 [[noreturn]] inline void raise_invalid_argument(const char* what) { raise_logic_error(what); }
 [[noreturn]] inline void raise_bad_alloc() { raise_logic_error("out of memory"); }
-[[noreturn]] inline void raise_bad_array_new_length() { raise_logic_error("out of memory: more than an array can hold"); }
+[[noreturn]] inline void raise_bad_array_new_length() {
+  raise_logic_error("out of memory: more than an array can hold");
+}
 #endif
 
 /// Runs `f` and keeps what it throws from the caller: `on_error(const char* what)` is told instead. Returns whether `f` ended.

@@ -54,7 +54,7 @@ struct task_account {
   task_account* parent = nullptr;  // the innermost open task of the thread that opened it
   task_account* older = nullptr;   // open tasks
   task_account* newer = nullptr;
-  bool misses_a_thread = false;    // one that joined has no account, or found no memory for a seat
+  bool misses_a_thread = false;  // one that joined has no account, or found no memory for a seat
 };
 
 /// A thread's place in a task. It joins the task's ancestors too, with a seat in each.
