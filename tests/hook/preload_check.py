@@ -68,6 +68,51 @@ int main() {
   return counts ? 7 : 1;
 }
 '''
+# One with scopes and without a hook: it counts in the library's ledger. The path of `kept` is escaped, and wide.
+SCOPED = '''#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <tidemark/tidemark.hpp>
+static char* kept[4];
+int main(int argc, char** argv) {
+  const std::string how = argc > 1 ? argv[1] : "";
+  {
+    tidemark::process_scope train("train");
+    for (int i = 0; i < 3; ++i) {
+      tidemark::scope epoch("epoch");
+      kept[i] = new char[1000];
+      tidemark::escape(kept[i]);
+      tidemark::scope inner("\\xe8\\xa8\\x93/\\xe7\\xb7\\xb4");
+      char* p = new char[5000];
+      tidemark::escape(p);
+      delete[] p;
+    }
+    std::thread([] {
+      tidemark::scope s("worker");
+      kept[3] = new char[2000];
+      tidemark::escape(kept[3]);
+    }).join();
+    if (how == "why") {
+      tidemark::scope s("asked");
+      std::puts(s.usage() ? "counted" : std::string(s.usage().why()).c_str());
+    }
+    if (how == "fork") {
+      if (fork() == 0) {
+        { tidemark::scope s("child"); }
+        std::exit(0);
+      }
+      wait(nullptr);
+    }
+    if (how == "exit") std::exit(3);
+    if (how == "throw") throw std::runtime_error("nobody catches it");
+  }
+  return 7;
+}
+'''
 problems = []
 
 
@@ -87,6 +132,54 @@ def build(compiler, folder, name, source):
     if built.returncode != 0:
         sys.exit(built.stderr)
     return path
+
+
+def row(text, name):
+    """The cells of a scope's row in the summary: columns are apart by two blanks or more."""
+    found = [re.split(r'  +', line.strip()) for line in text.splitlines() if line.strip().startswith(name + '  ')]
+    return found[0] if len(found) == 1 else [f'{len(found)} rows']
+
+
+def check_scopes(compiler, folder):
+    scoped = build(compiler, folder, 'scoped', SCOPED)
+    plain = run(scoped)
+    expect(plain.returncode == 7 and plain.stderr == '', 'a program with scopes alone says nothing', plain.stderr)
+    ended = run(PRELOAD, scoped)
+    expect(ended.returncode == 7, 'a program with scopes runs as before', ended.stderr)
+    expect(ended.stderr.count('summary') == 1, 'the report has one summary', ended.stderr)
+    epoch = row(ended.stderr, 'epoch')
+    expect([epoch[1], *epoch[3:]] == ['3', 'thread_heap', '+5.9 KiB', '+2.9 KiB', '6', '2.9 KiB'],
+           'a row of it has the calls, and what the path owns', epoch)
+    wide = row(ended.stderr, '訓/練')
+    expect([wide[1], *wide[3:]] == ['3', 'thread_heap', '+4.9 KiB', '+0 B', '3', '0 B'], 'names are as they were given', wide)
+    expect(row(ended.stderr, 'train')[-1].startswith('each within'), 'the process was measured', ended.stderr)
+    left = run(PRELOAD, scoped, 'exit')
+    expect(left.returncode == 3 and '1 still open' in row(left.stderr, 'train')[-1], 'exit leaves scopes open', left.stderr)
+    thrown = run(PRELOAD, scoped, 'throw')
+    expect(thrown.returncode == -6 and 'nobody catches it' in thrown.stderr, 'an uncaught exception is said and aborts',
+           thrown.stderr)
+    expect(thrown.stderr.count('summary') == 1 and row(thrown.stderr, 'epoch')[-1] == '2.9 KiB',
+           'and the report comes before', thrown.stderr)
+    run(PRELOAD, f'--output={folder}/fork.%p', scoped, 'fork')
+    texts = sorted((p.read_text() for p in folder.glob('fork.*')), key=lambda t: 'child' in t.split('summary')[-1])
+    expect(len(texts) == 2 and row(texts[0], 'epoch')[1] == '3', 'a parent tells its own scopes', texts)
+    expect(len(texts) == 2 and row(texts[1], 'child')[1] == '1' and row(texts[1], 'epoch')[1] == '-',
+           'and a fork child its own', texts)
+    told = run(PRELOAD, scoped, 'why')
+    expect(told.stdout == 'counted\n', 'the scopes of a program without a hook have readings', told.stdout)
+
+    # The headers of another version: the first to be searched has another ledger.
+    other = folder / 'other' / 'tidemark' / 'core'
+    other.mkdir(parents=True)
+    ledger = (ROOT / 'include' / 'tidemark' / 'core' / 'ledger.hpp').read_text()
+    changed = ledger.replace('  spin_lock registry_lock;\n', '  char another_layout[64] = {};\n  spin_lock registry_lock;\n')
+    expect(changed != ledger, 'the ledger has the member that the test looks for')
+    (other / 'ledger.hpp').write_text(changed)
+    stranger = run(PRELOAD, build([*compiler, f'-I{folder}/other'], folder, 'stranger', SCOPED), 'why')
+    expect(stranger.returncode == 7 and 'another layout' in stranger.stdout, 'one of another version is told why not',
+           stranger.stdout + stranger.stderr)
+    expect('  live  ' in stranger.stderr and 'summary' not in stranger.stderr, 'and is counted without its scopes',
+           stranger.stderr)
 
 
 def main():
@@ -157,6 +250,8 @@ def main():
         hooked = run(PRELOAD, build(compiler, folder, 'hooked', HOOKED))
         expect(hooked.returncode == 7, 'a program with a hook of its own counts as before', hooked.stderr)
         expect(re.search(r'foreign frees +0 ', hooked.stderr), 'and is counted', hooked.stderr)
+
+        check_scopes(compiler, folder)
 
         usage = run(PRELOAD)
         expect(usage.returncode == 2 and 'tools/preload PROGRAM' in usage.stderr, 'without a program it says how', usage.stderr)

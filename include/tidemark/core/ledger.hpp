@@ -390,12 +390,14 @@ inline void find_hook() noexcept {
     return;
   }
   const hook_question answered = ask_operator_new();
+  const char* const why_not = answered.why_not_shared();
   if (answered.fed == nullptr && &tidemark_hook == nullptr) {
     ledger().hook_reason =
-        "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one .cpp file "
-        "of "
-        "the program";
-  } else if (answered.is_offered && answered.why_not_shared() == nullptr) {
+        "no heap hook: include <tidemark/hook/global_new.hpp> or <tidemark/hook/malloc.hpp> in exactly one .cpp "
+        "file of the program";
+  } else if (answered.is_offered && why_not != nullptr) {
+    ledger().hook_reason = why_not;
+  } else if (answered.is_offered) {
     os::keep_this_loaded();
     ledger_in_use = answered.fed;
     own_ledger.phase.store(ledger_handed_over, std::memory_order_release);  // pairs with begin_preparation()
