@@ -20,6 +20,10 @@ HOSTILE = ('min max check verify assert I slots signals emit foreach linux unix 
            'interface').split()
 SYSTEM_INCLUDE = re.compile(r'^\s*#\s*include\s*<((?!tidemark/)[^>]+)>', re.M)
 
+# Headers that declare what a hook defines.
+AFTER = ''.join(f'#if __has_include(<{i}>)\n#include <{i}>\n#endif\n'
+                for i in ('mm_malloc.h', 'immintrin.h', 'malloc.h', 'stdlib.h', 'cstdlib', 'new', 'pthread.h'))
+
 
 def compiler_says(command, source, flags):
     """Empty where `source` compiles; the compiler's complaint otherwise."""
@@ -55,6 +59,8 @@ def main():
     before = ''.join(f'#if __has_include(<{i}>)\n#include <{i}>\n#endif\n' for i in system)
     hostile = ''.join(f'#undef {m}\n#define {m} @\n' for m in HOSTILE)
     for hook, includes in units.items():
+        jobs[f'{hook} and all others before what the compiler and the system declare'] = (
+            includes + AFTER, ['-std=c++17', '-fsyntax-only'])
         for std in ('c++17', 'gnu++17', 'c++20'):
             jobs[f'{hook} and all others after hostile macros, {std}'] = (
                 before + hostile + includes, [f'-std={std}', '-fsyntax-only'])

@@ -37,6 +37,9 @@
   #include <dlfcn.h>
   #include <malloc.h>
   #include <unistd.h>
+  #if defined(__clang__) && __has_include(<mm_malloc.h>)
+    #include <mm_malloc.h>  // its posix_memalign is not noexcept: clang takes that before a definition, and not after
+  #endif
 
   #include <tidemark/core/detail/os_message.hpp>
   #include <tidemark/hook/detail/block.hpp>

@@ -187,6 +187,9 @@ class TIDEMARK_EXPORT domain_node {
     return usage_of(whole_life_, balance_.bytes, totals_);
   }
 
+  /// The one that it lies in, or null.
+  [[nodiscard]] const domain_node* parent() const noexcept { return parent_; }
+
   /// Whether a report should name it: someone holds it, or it holds something.
   [[nodiscard]] bool is_alive() noexcept {
     if (handles.load(std::memory_order_acquire) > 0) return true;  // pairs with the handle's copy

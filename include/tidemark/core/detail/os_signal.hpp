@@ -8,6 +8,7 @@
 #if TIDEMARK_HAS_POSIX()
 
   #include <cerrno>
+  #include <initializer_list>
 
   #include <pthread.h>
   #include <signal.h>

@@ -60,8 +60,10 @@ class summary_tree {
     append_heap(out);
     append_reasons(out, reasons);
     out +=
-        "\ncalls: scopes that ended. time: their durations together. peak growth: the most that one call rose above its\n"
-        "entry. net: exit minus entry, all calls together. still owned: bytes that were allocated in this scope or below\n"
+        "\ncalls: scopes that ended. time: their durations together. peak growth: the most that one call rose above "
+        "its\n"
+        "entry. net: exit minus entry, all calls together. still owned: bytes that were allocated in this scope or "
+        "below\n"
         "it, by any call and thread, and that nobody has freed yet.\n";
     return out;
   }
@@ -298,7 +300,7 @@ class summary_tree {
     }
     text_table::row cells{std::move(name), n.calls > 0 || n.open > 0 ? grouped(n.calls) : "-", std::move(time)};
     if (n.meters.empty()) {
-      cells.insert(cells.end(), {"", "-", "-", "-", std::move(owned), notes(n, nullptr)});
+      cells.insert(cells.end(), {"", "-", "-", "-", std::move(owned), notes(n, nullptr, reasons)});
       return rows.add(std::move(cells));
     }
     bool is_first = true;
@@ -318,13 +320,14 @@ class summary_tree {
       }
       cells.push_back(m.readings > 0 && m.counts_events ? grouped(m.allocations) : "-");
       cells.push_back(is_first ? std::move(owned) : "");
-      cells.push_back(notes(n, &m, is_first));
+      cells.push_back(notes(n, &m, reasons, is_first));
       rows.add(std::exchange(cells, {}));
       is_first = false;
     }
   }
 
-  [[nodiscard]] static std::string notes(const node& n, const meter_total* m, bool is_first = true) {
+  [[nodiscard]] static std::string notes(const node& n, const meter_total* m, std::vector<std::string>& reasons,
+                                         bool is_first = true) {
     std::string text;
     const auto note = [&text](const std::string& words) {
       if (!text.empty()) text += ", ";
@@ -342,7 +345,9 @@ class summary_tree {
       append_amount(words, m->error_bound, m->unit);
       note(words);
     }
-    if (m->readings > 0 && !m->why_absent.empty()) note("some calls absent");
+    if (m->readings > 0 && !m->why_absent.empty()) {
+      note("some calls absent [" + std::to_string(number_of(m->why_absent, reasons)) + ']');
+    }
     return text;
   }
 
@@ -376,20 +381,35 @@ class summary_tree {
     return text += '\n';
   }
 
+  /// Those alive, and those that were fed and are gone.
   static void append_domains(std::string& out) {
-    text_table rows({{"domain", false}, {"live", true}, {"peak", true}, {"limit", true}, {"allocations", true}, {"", false}});
-    for (const domain& d : domains()) {
-      const usage u = d.current();
-      if (d.name() == "default" && u.allocations == 0) continue;
-      std::string name;
-      append_printable(name, d.name());
-      rows.add({fitted(std::move(name), widest_name), format_bytes(u.live_bytes), format_bytes(u.peak_bytes),
-                d.limit() < 0 ? "-" : format_bytes(d.limit()), grouped(u.allocations),
-                d.is_external() ? "not in the heap" : ""});
+    text_table rows(
+        {{"domain", false}, {"live", true}, {"peak", true}, {"limit", true}, {"allocations", true}, {"", false}});
+    std::vector<domain_node*> fed;  // newest first
+    domain_registry* all = find_registry<domain_registry>();
+    for (domain_node* d = all == nullptr ? nullptr : all->newest(); d != nullptr; d = d->older) {
+      const bool is_used = d->current().allocations > 0;
+      if (is_used || (d->is_alive() && d != all->default_node())) fed.push_back(d);
     }
+    std::size_t shown = 0;
+    for (std::size_t i = fed.size(); i-- > 0 && shown < most_rows; ++shown) add_domain(rows, *fed[i]);
     if (rows.is_empty()) return;
     out += '\n';
     rows.append_to(out);
+    if (shown < fed.size()) out += "... and " + grouped(std::uint64_t{fed.size() - shown}) + " more domains\n";
+  }
+
+  static void add_domain(text_table& rows, domain_node& d) {
+    const usage u = d.current();
+    std::string name;
+    append_printable(name, d.name);
+    std::string note = d.is_external ? "not in the heap" : "";
+    if (d.parent() != nullptr) {
+      note += note.empty() ? "part of " : ", part of ";
+      append_printable(note, d.parent()->name);
+    }
+    rows.add({fitted(std::move(name), widest_name), format_bytes(u.live_bytes), format_bytes(u.peak_bytes),
+              d.limit() < 0 ? "-" : format_bytes(d.limit()), grouped(u.allocations), std::move(note)});
   }
 
   static void append_heap(std::string& out) {
