@@ -18,6 +18,7 @@ from headers_check import HOSTILE, ROOT, STRICT, SYSTEM_INCLUDE  # noqa: E402
 
 INCLUDE = ROOT / 'include'
 OWN_INCLUDE = re.compile(r'^\s*#\s*include\s*<(tidemark/[^>]+)>', re.M)
+OTHER_LIBRARY = re.compile(r'^\s*#\s*include\s*<(?!tidemark/|sys/|doctest/)[^>]+/', re.M)
 THERE = re.compile(r'tidemark/(tidemark\.hpp|hook/.*|testing/.*|bridge/.*)')
 # Branches of the preprocessor that one target does not take.
 TARGETS = ([], ['-DTIDEMARK_OPT_DISABLE=1'], ['-fno-exceptions', '-fPIC', '-std=c++20'], ['-fsanitize=thread'],
@@ -129,7 +130,10 @@ def qualifying():
     """The programs that include only what the single folder has: for each set of such headers, the smallest."""
     found = {}
     for path in sorted([*ROOT.glob('examples/*.cpp'), *ROOT.glob('tests/*/*_test.cpp')], key=lambda p: p.stat().st_size):
-        own = frozenset(OWN_INCLUDE.findall(path.read_text()))
+        text = path.read_text()
+        own = frozenset(OWN_INCLUDE.findall(text))
+        if OTHER_LIBRARY.search(text):
+            continue
         if own and all(THERE.fullmatch(i) for i in own):
             found.setdefault(own, path)
     return list(found.values())
