@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -671,4 +672,120 @@ TEST_CASE("threads that attach and detach at once lose none of each other's") {
   for (std::thread& w : workers) w.join();
   CHECK(missed == 0);
   CHECK(!tidemark::detail::has_sinks());
+}
+
+// ---- flushing ----
+
+TEST_CASE("flush_sinks() flushes each attached sink once, in the order they were attached, and no other") {
+  tidemark::flush_sinks();  // nobody is there
+  names calls;
+  std::vector<std::shared_ptr<probe>> probes;
+  std::vector<attachment> attachments;
+  for (const char* name : {"a", "b", "c"}) {
+    probes.push_back(std::make_shared<probe>());
+    probes.back()->in_flush = [&calls, name] { calls.emplace_back(name); };
+    attachments.push_back(attach(probes.back()));
+  }
+  tidemark::flush_sinks();
+  CHECK(calls == names{"a", "b", "c"});
+  attachments[1].detach();
+  CHECK(calls == names{"a", "b", "c", "b"});
+  tidemark::flush_sinks();
+  CHECK(calls == names{"a", "b", "c", "b", "a", "c"});
+  for (const auto& p : probes) CHECK(p->names().empty());
+}
+
+TEST_CASE("flush_sinks() inside a sink's call does nothing, also for the other sinks") {
+  const auto p = std::make_shared<probe>();
+  const auto q = std::make_shared<probe>();
+  p->inside = [](const scope_record&) { tidemark::flush_sinks(); };
+  p->in_flush = [] { tidemark::flush_sinks(); };
+  const attachment a = attach(p);
+  const attachment b = attach(q);
+  deliver("1");
+  CHECK(p->flushes == 0);
+  CHECK(q->flushes == 0);
+  tidemark::flush_sinks();
+  CHECK(p->flushes == 1);
+  CHECK(q->flushes == 1);
+}
+
+TEST_CASE("a flush comes inside quiet, and a sink may detach itself in it") {
+  const auto p = std::make_shared<probe>();
+  attachment a = attach(p);
+  int loud = 0;
+  p->in_flush = [&] {
+    loud += tidemark::detail::this_thread().quiet_depth > 0 ? 0 : 1;
+    p->in_flush = nullptr;
+    a.detach();
+  };
+  tidemark::flush_sinks();
+  tidemark::flush_sinks();
+  CHECK(loud == 0);
+  CHECK(p->flushes == 2);  // the detaching flushes too
+}
+
+#if TIDEMARK_HAS_EXCEPTIONS() && TIDEMARK_HAS_POSIX()
+TEST_CASE("a sink that throws when it is flushed leaves the others flushed, and the caller alone") {
+  const auto failing = std::make_shared<probe>();
+  const auto after = std::make_shared<probe>();
+  failing->in_flush = [] { throw std::runtime_error("cannot flush"); };
+  attachment a = attach(failing);
+  const attachment b = attach(after);
+  const std::uint64_t start = dropped();
+  captured_stderr captured;
+  tidemark::flush_sinks();
+  tidemark::flush_sinks();
+  failing->in_flush = nullptr;
+  a.detach();
+  const std::string said = captured.text();
+  CHECK(after->flushes == 2);
+  CHECK(dropped() - start == 2);
+  CHECK(lines_in(said) == 1);
+  CHECK(said.find("cannot flush") != std::string::npos);
+}
+#endif
+
+TEST_CASE("threads flush while others deliver and attachments end; no flush comes after the detaching one") {
+  constexpr int rounds = 200;
+  const auto lasting = std::make_shared<ordered>();
+  const attachment of_lasting = attach(lasting);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([t] {
+      scope_record r;
+      r.depth = t;
+      for (int i = 1; i <= rounds; ++i) {
+        tidemark::flush_sinks();
+        r.start_ns = i;
+        tidemark::detail::deliver(&sink::on_scope, r);
+      }
+    });
+  }
+  std::vector<std::shared_ptr<ordered>> passing;
+  for (int i = 0; i < rounds; ++i) {
+    passing.push_back(std::make_shared<ordered>());
+    attachment a = attach(passing.back());
+    a.detach();
+    passing.back()->is_over = true;
+  }
+  for (std::thread& t : threads) t.join();
+  std::uint64_t late = 0;
+  for (const auto& p : passing) late += p->late;
+  CHECK(late == 0);
+  CHECK(lasting->calls == 3 * rounds);
+  CHECK(lasting->out_of_order == 0);
+}
+
+TEST_CASE("asking for the flush at the end sets one terminate handler, in front of the one that was there") {
+  const std::terminate_handler before = std::get_terminate();
+  tidemark::detail::flush_sinks_at_the_end();
+  const std::terminate_handler chained = std::get_terminate();
+  tidemark::detail::flush_sinks_at_the_end();
+  const bool is_set = chained != before;
+  const bool is_set_once = std::get_terminate() == chained;
+  const bool leads_on = tidemark::detail::registry<tidemark::detail::sink_registry>()->next_terminate_handler == before;
+  CHECK(is_set);
+  CHECK(is_set_once);
+  CHECK(leads_on);
 }

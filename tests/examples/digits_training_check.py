@@ -28,6 +28,7 @@ USAGE_FIELDS = ["entry_bytes", "exit_bytes", "peak_bytes", "net_bytes", "peak_gr
                 "deallocations", "allocated_bytes", "freed_bytes", "largest_bytes", "error_bound_bytes"]
 TRAIN, EPOCH, EVALUATE = "train digits", "train digits/epoch", "train digits/evaluate"
 
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "getting_started.md"
 PROGRAM, DATA = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 ROWS = DATA.read_bytes().count(b"\n")
 HELD_OUT = ROWS // 5
@@ -56,6 +57,11 @@ def train(folder, name):
     finished = run("--data", DATA, "--json", path)
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return finished, records
+
+
+def without_times(text):
+    """The lines of a summary, whatever the widths of the columns."""
+    return [re.sub(" +", " ", TIMES.sub("", line).replace(" time ", " ")).strip() for line in text.splitlines()]
 
 
 class Training(unittest.TestCase):
@@ -211,6 +217,17 @@ class Training(unittest.TestCase):
         # Two of the forward pass and two slopes for each batch, two for each evaluation.
         self.assertEqual(domains["activations"],
                          ["0 B", size(activations(HELD_OUT)), "-", f"{4 * batches + 2 * EPOCHS:,}"])
+
+
+    def test_the_documentation_shows_this_run(self):
+        self.need_figures()
+        for block in re.findall(r"^```text\n(epoch  1.*?)^```", DOCUMENT.read_text(), re.M | re.S):
+            shown = [line for line in without_times(block) if line != "..."]
+            printed = without_times(self.finished.stdout)
+            self.assertEqual([line for line in shown if line not in printed], [])
+            self.assertIn("scope calls meter peak growth net allocations still owned", shown)
+            return
+        self.fail(f"{DOCUMENT} shows no run")
 
 
 class KeptActivations(unittest.TestCase):
