@@ -19,6 +19,7 @@ FENCE = re.compile(r'^```(\w*)\n(.*?)^```$', re.M | re.S)
 PRELUDE = '''#include <tidemark/tidemark.hpp>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
