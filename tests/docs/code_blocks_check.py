@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Compiles every C++ block of the README and the docs with the compiler given, and runs those that show their output.
 
+usage: code_blocks_check.py [--compile-only] COMPILER...
+
 A block with `int main` is a program; one that begins with a declaration is compiled as it stands, any other inside a
 function, both after the includes that a reader is told of. A `text` block that directly follows a program, but for shell
 blocks, is its output: it must be what the program prints, apart from durations, the resident set, and what names the
@@ -17,7 +19,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FENCE = re.compile(r'^```(\w*)\n(.*?)^```$', re.M | re.S)
 PRELUDE = '''#include <tidemark/tidemark.hpp>
+#include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -56,12 +60,12 @@ def source_of(block):
     return f'{PRELUDE}void shown();\nvoid shown() {{\n{block}}}\n'
 
 
-def verdict(command, name, block, output):
+def verdict(command, name, block, output, is_run):
     """What is wrong with one block; empty where nothing is."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / 'block.cpp'
         source.write_text(source_of(block))
-        is_program = 'int main(' in block
+        is_program = is_run and 'int main(' in block
         target = ['-o', os.path.join(folder, 'block'), '-pthread'] if is_program else ['-fsyntax-only']
         built = subprocess.run([*command, '-std=c++17', '-O2', '-Wall', '-Wextra', '-Wpedantic', '-Werror',
                                 '-Wno-unused-variable', f'-I{ROOT / "include"}', str(source), *target],
@@ -79,6 +83,9 @@ def verdict(command, name, block, output):
 
 def main():
     command = sys.argv[1:]
+    is_run = command[0] != '--compile-only'
+    if not is_run:
+        del command[0]
     jobs, outputs = [], 0
     for page in [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md')), ROOT / 'bench' / 'README.md']:
         if not page.exists():
@@ -91,14 +98,14 @@ def main():
                 continue
             output = shown[i + 1][1] if i + 1 < len(shown) and shown[i + 1][0] == 'text' and 'int main(' in block else None
             outputs += output is not None
-            jobs.append((command, f'{page.relative_to(ROOT)}:{line}', block, output))
+            jobs.append((command, f'{page.relative_to(ROOT)}:{line}', block, output, is_run))
     quickstart = (ROOT / 'examples' / 'quickstart.cpp').read_text().split('\n', 1)[1]  # without its license line
     first = jobs[0][2]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         problems = [p for p in pool.map(lambda job: verdict(*job), jobs) if p]
     if first != quickstart:
         problems.append('README.md: its first program is not examples/quickstart.cpp')
-    print('\n'.join(problems) if problems else f'{len(jobs)} blocks compile, {outputs} print what the text says')
+    print('\n'.join(problems) if problems else f'{len(jobs)} blocks compile, {outputs if is_run else "none asked to"} print what the text says')
     return 1 if problems else 0
 
 
