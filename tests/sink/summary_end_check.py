@@ -36,10 +36,12 @@ static tidemark::scope_record made(const char* path) {
   tidemark::window_usage u;
   u.peak_bytes = 5;
   r.meters.push_back({"a heap with a name of its own", u, "bytes"});
-  r.meters.push_back({"resident", tidemark::reading<tidemark::window_usage>::absent("a reason that is no short text"), "bytes"});
+  const char* const why = "a reason that is no short text";
+  r.meters.push_back({"resident", tidemark::reading<tidemark::window_usage>::absent(std::string(why)), "bytes"});
   return r;
 }
-static const char* paths[] = {"a long enough name at the top/one in the middle that is long/leaf", "second of all paths here/leaf",
+static const char* paths[] = {"a long enough name at the top/one in the middle that is long/leaf",
+                              "second of all paths here/leaf",
                               "a long enough name at the top/another one that is in the middle"};
 // With -1 nothing is refused. What was refused comes again.
 static std::string table_of(long refused_record, long refused_table, int& refusals) {
@@ -136,6 +138,11 @@ def is_open(text, name, count, owned):
     return row is not None and row[0] == '0' and owned in row and row[-1].startswith(f'{count} still open, for ')
 
 
+def left_by_exception(text, name):
+    """What clang makes of a scope inside noexcept: it unwinds to the edge before it gives up."""
+    return cells(text, name, CALLS, -1) == ['1', '1 left by an exception']
+
+
 def check_ends(program):
     for how, status in [('return', 7), ('late', 7), ("thread's end", 7), ('flush twice', 7)]:
         r = program.run(how)
@@ -183,7 +190,8 @@ def check_ends(program):
     for how, name in [('noexcept', 'promise'), ('terminate', 'main')]:
         r = program.run(how)
         expect(r.returncode == -signal.SIGABRT and tables(r.stderr) == 1 and is_work(r.stderr)
-               and is_open(r.stderr, name, 1, '0 B'), f'{how}: one table, with the scope open', r.stderr)
+               and (is_open(r.stderr, name, 1, '0 B') or how == 'noexcept' and left_by_exception(r.stderr, name)),
+               f'{how}: one table, with the scope that it died in', r.stderr)
     for how, status in [('abort', -signal.SIGABRT), ('quick_exit', 5), ('_Exit', 6)]:
         r = program.run(how)
         expect(r.returncode == status and r.stderr == '', f'{how} ends at once, as it does without a summary', r.stderr)

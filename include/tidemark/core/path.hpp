@@ -223,7 +223,7 @@ struct path_state {
     for (const thread_frame* f = s.innermost.load(); f != nullptr && ++steps < 100'000; f = f->older.load()) {
       const path_node* path = f->path.load();
       const std::int64_t start_ns = f->start_ns.load();
-      if (path == nullptr || start_ns == 0 || path->id > highest_id) continue;
+      if (path == nullptr || start_ns == 0 || path->id > highest_id || f->is_abandoned()) continue;
       opening& o = open[path->id];
       if (o.count++ == 0 || start_ns < o.first_ns) o.first_ns = start_ns;
     }

@@ -252,7 +252,8 @@ class [[nodiscard]] attachment {
 
   /// Detaches now. Does nothing the second time.
   void detach() noexcept {
-    if (sink_ != nullptr) detail::detach(sink_);
+    std::shared_ptr<detail::attached_sink> leaving = std::move(sink_);  // first: its flush may come here again
+    if (leaving != nullptr) detail::detach(leaving);
   }
 
  private:

@@ -19,8 +19,8 @@ struct process_memory_reading {
 };
 
 /// This process now. Cost: three system calls. Allocates: nothing.
-/// Source: VmRSS and VmHWM of /proc/self/status; the kernel's per-CPU counters may be off by page size x CPUs x
-/// max(32, 2 x CPUs).
+/// Source: VmRSS and VmHWM of /proc/self/status; the kernel's three per-CPU counters may be off by page size x CPUs x
+/// max(32, 2 x CPUs) each.
 [[nodiscard]] inline process_memory_reading process_memory() noexcept {
   using bytes = reading<std::int64_t>;
   detail::resident_marks* marks = detail::registry<detail::resident_marks>();

@@ -2,7 +2,7 @@
 // The contract of sys/process about the resident set, on Linux:
 //   read_resident(found)   null, or why not; what is resident now, and the kernel's high-water mark of it
 //   reset_mark()           null, or why not; the mark starts again at what is resident
-//   resident_error_bytes() how far the kernel's per-CPU counters may be off
+//   resident_error_bytes() how far the kernel's per-CPU counters may be off: three of them, each by a batch per processor
 // Every function: a bounded number of system calls, no allocation, errno untouched, reasons that live for ever.
 // Source: Documentation/filesystems/proc.rst (status, clear_refs), mm/percpu_counter.c.
 #pragma once
@@ -71,27 +71,34 @@ class proc_file {
 }
 
 [[nodiscard]] inline const char* read_resident(resident_now& found) noexcept {
-  char text[4'096];
-  ssize_t size = 0;
-  {
-    const proc_file file("/proc/self/status", O_RDONLY);
-    if (file.error() == EMFILE || file.error() == ENFILE) {
-      return "/proc/self/status cannot be opened: no file descriptor is left";
-    }
-    if (file.error() != 0) return "/proc/self/status cannot be opened: is /proc mounted?";
-    size = ::read(file.descriptor(), text, sizeof text - 1);  // the kernel gives all of it at once
+  found = {-1, -1};
+  // A thread's own file: that of the first thread is empty of figures once it has ended.
+  const proc_file file("/proc/thread-self/status", O_RDONLY);
+  if (file.error() == EMFILE || file.error() == ENFILE) {
+    return "/proc/self/status cannot be opened: no file descriptor is left";
   }
-  if (size <= 0) return "/proc/self/status cannot be read";
-  text[size] = '\0';
-  // With the newline before it, no process name can pass for the key.
-  found.resident = status_bytes(text, "\nVmRSS:");
-  found.mark = status_bytes(text, "\nVmHWM:");
-  if (found.resident < 0 || found.mark < 0) return "/proc/self/status has no VmRSS and VmHWM";
-  return nullptr;
+  if (file.error() != 0) return "/proc/self/status cannot be opened: is /proc mounted?";
+  char text[4'096];
+  std::size_t kept = 0;
+  // With the newline before it, no process name can pass for a key. Read once, unless the process is in hundreds of groups,
+  // whose line comes first.
+  for (;;) {
+    const ssize_t size = ::read(file.descriptor(), text + kept, sizeof text - 1 - kept);
+    if (size < 0) return "/proc/self/status cannot be read";
+    if (size == 0) return "/proc/self/status has no VmRSS and VmHWM";
+    const std::size_t end = kept + static_cast<std::size_t>(size);
+    text[end] = '\0';
+    if (found.mark < 0) found.mark = status_bytes(text, "\nVmHWM:");
+    if (found.resident < 0) found.resident = status_bytes(text, "\nVmRSS:");
+    if (found.resident >= 0 && found.mark >= 0) return nullptr;
+    kept = end < 128 ? end : 128;
+    std::memmove(text, text + end - kept, kept);
+    found = {-1, -1};
+  }
 }
 
 [[nodiscard]] inline const char* reset_mark() noexcept {
-  const proc_file file("/proc/self/clear_refs", O_WRONLY);
+  const proc_file file("/proc/thread-self/clear_refs", O_WRONLY);
   if (file.error() == EACCES || file.error() == EPERM || file.error() == EROFS) {
     return "the kernel refuses to reset the high-water mark: /proc/self/clear_refs may not be written";
   }
@@ -109,7 +116,8 @@ class proc_file {
   const std::int64_t processors = ::sysconf(_SC_NPROCESSORS_ONLN);
   errno = saved;
   const std::int64_t cpus = processors > 0 ? processors : 1;
-  return page * cpus * (2 * cpus > 32 ? 2 * cpus : 32);
+  constexpr std::int64_t counters = 3;  // of anonymous, file and shared pages
+  return counters * page * cpus * (2 * cpus > 32 ? 2 * cpus : 32);
 }
 
 }  // namespace os

@@ -47,8 +47,6 @@ class TIDEMARK_EXPORT resident_marks {
     if (why != nullptr) return nullptr;
     if (may_reset_) {
       refused = reset(now);
-      if (refused == nullptr) why = read(now);
-      if (why != nullptr) return nullptr;
     }
     resident_window* w = take();
     if (w == nullptr) {
@@ -57,7 +55,7 @@ class TIDEMARK_EXPORT resident_marks {
     }
     w->entry = w->peak = w->possible = now.resident;
     w->floor = now.mark;
-    w->reached_floor = now.mark == now.resident;
+    w->reached_floor = now.mark == now.resident || (may_reset_ && refused == nullptr);
     w->absent = refused;
     w->newer = nullptr;
     w->older = newest_;
@@ -95,7 +93,7 @@ class TIDEMARK_EXPORT resident_marks {
   [[nodiscard]] const char* read_lifetime(os::resident_now& now) noexcept {
     const spin_guard held(lock_);
     const char* why = read(now);
-    raise_to(now.mark, highest_before_);
+    raise_to(now.mark, highest_seen_);
     return why;
   }
   [[nodiscard]] const char* reset_lifetime() noexcept {
@@ -103,14 +101,14 @@ class TIDEMARK_EXPORT resident_marks {
     os::resident_now now;
     const char* why = read(now);
     if (why == nullptr) why = reset(now);
-    if (why == nullptr) highest_before_ = 0;
+    if (why == nullptr) highest_seen_ = 0;
     return why;
   }
 
   void on_fork(fork_moment moment) noexcept {
     if (moment == fork_moment::before) return lock_.lock();
     if (moment == fork_moment::after_in_child) {
-      mark_ = highest_before_ = 0;
+      mark_ = highest_seen_ = 0;
       for (resident_window* w = newest_; w != nullptr; w = w->older) {
         w->absent = "the process forked during the window: the child's resident set is another";
       }
@@ -119,30 +117,31 @@ class TIDEMARK_EXPORT resident_marks {
   }
 
  private:
-  // The mark only rises, but for the per-CPU counters. Where it fell, someone else reset it.
+  // Where the mark is above what is resident it is one that the kernel stored, and never falls by itself: someone else reset
+  // it. One equal to what is resident may be of this moment only, and follows the per-CPU counters.
   [[nodiscard]] const char* read(os::resident_now& now) noexcept {
     if (error_bytes_ == 0) error_bytes_ = os::resident_error_bytes();
     if (const char* why = os::read_resident(now)) return why;
-    if (now.mark < mark_ - error_bytes_) {
-      raise_to(highest_before_, mark_);
+    raise_to(highest_seen_, now.mark);
+    if (now.mark < mark_) {
       for (resident_window* w = newest_; w != nullptr; w = w->older) {
         w->absent =
             "something else reset the kernel's high-water mark during the window (it wrote to /proc/self/clear_refs)";
       }
-      mark_ = now.mark;
+      mark_ = 0;
     }
-    raise_to(mark_, now.mark);
+    if (now.mark > now.resident) raise_to(mark_, now.mark);
     return nullptr;
   }
 
-  [[nodiscard]] const char* reset(const os::resident_now& now) noexcept {
+  [[nodiscard]] const char* reset(os::resident_now& now) noexcept {
     for (resident_window* w = newest_; w != nullptr; w = w->older) note(*w, now);
-    raise_to(highest_before_, now.mark);
     if (const char* why = os::reset_mark()) return why;
     // From here on the mark is about every open window, and where it starts was reached in each.
     os::resident_now fresh;
     if (const char* why = os::read_resident(fresh)) return why;
-    mark_ = fresh.mark;
+    mark_ = 0;
+    now = fresh;
     for (resident_window* w = newest_; w != nullptr; w = w->older) {
       w->floor = fresh.mark;
       w->reached_floor = true;
@@ -171,8 +170,8 @@ class TIDEMARK_EXPORT resident_marks {
   spin_lock lock_;
   bool may_reset_ = false;
   std::int64_t error_bytes_ = 0;
-  std::int64_t mark_ = 0;            // the highest read since the last reset
-  std::int64_t highest_before_ = 0;  // before that reset
+  std::int64_t mark_ = 0;          // what the kernel surely keeps since the last reset
+  std::int64_t highest_seen_ = 0;  // since the process began, or since `reset_lifetime()`
   resident_window* newest_ = nullptr;
   resident_window* free_ = nullptr;
 };
