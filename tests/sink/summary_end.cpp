@@ -369,10 +369,14 @@ int main(int count, char** arguments) {
   if (count < 2) return 96;
   const std::string how = arguments[1];
   if (how == "handler before") std::set_terminate(my_handler);
-  // Made by two calls, so that `work` is in none of them.
-  static tidemark::attachment attached = tidemark::attach(std::make_shared<tidemark::summary_sink>());
-  // A second sink sets no second handler.
-  if (how != "names" && count > 2 && std::string(arguments[2]) == "two") {
+  const std::string more = how != "names" && count > 2 ? arguments[2] : "";
+  tidemark::attachment made = tidemark::attach(std::make_shared<tidemark::summary_sink>());
+  if (more == "kept") {
+    tidemark::escape(new tidemark::attachment(std::move(made)));  // which nothing ends
+  } else {
+    static tidemark::attachment attached = std::move(made);
+  }
+  if (more == "two") {  // a second one sets no second handler
     static tidemark::attachment again = tidemark::attach(std::make_shared<tidemark::summary_sink>(stdout));
   }
   if (how == "names") {

@@ -154,6 +154,10 @@ def check_ends(program):
            'a static destructor before the end of the attachment is told', r.stderr)
     r = program.run("thread's end")
     expect(cells(r.stderr, 'thread destructor', CALLS, OWNED) == ['1', '200 B'], 'a thread\'s last words are told', r.stderr)
+    for how, status in [('return', 7), ('exit', 3), ('exit elsewhere', 4)]:
+        r = program.run(how, 'kept')
+        expect(r.returncode == status and tables(r.stderr) == 1 and is_work(r.stderr),
+               f'{how}: an attachment that nothing ends is told at the end', r.stderr)
     r = program.run('nothing')
     expect(r.returncode == 7 and r.stderr == '', 'a program without scopes says nothing', r.stderr)
     r = program.run('flush, and more')

@@ -11,6 +11,7 @@
 
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/detail/raise.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
@@ -25,14 +26,15 @@ inline namespace v0 {
 inline namespace TIDEMARK_TAG {
 
 /// Adds up the records of each path, and writes the table when it is flushed: at the end of its attachment, at `exit`, and at
-/// std::terminate, where the scopes that the program died in are listed as still open. Written once for the same records.
+/// std::terminate, where the scopes that the program died in are listed as still open. Written again only where a scope has
+/// ended or begun since.
 /// A fork child begins an empty table of its own. Threads: any.
 class summary_sink final : public sink {
  public:
   explicit summary_sink(std::FILE* stream = stderr) : output_("summary_sink", stream) {
 #if !TIDEMARK_OPT_DISABLE
     const quiet hidden;
-    reserve_.reset(new char[reserve_bytes]);
+    make_reserve();
     detail::flush_sinks_at_the_end();
 #endif
   }
@@ -42,24 +44,32 @@ class summary_sink final : public sink {
     begin_in_this_process();
     tree_.add(r);
     is_told_ = false;
+    if (tree_.size() > paths_reserved_for_) make_reserve();
   }
 
   void flush() override {
     std::string text;
+    const std::int64_t now_ns = detail::os::steady_ns();
     {
       const detail::spin_guard held(lock_);
       begin_in_this_process();
-      if (is_told_) return;
-      const auto make = [&] { text = tree_.table(); };
+      const auto make = [&] {
+        if (!is_told_ || detail::summary_tree::has_opened_since(told_ns_)) text = tree_.table();
+      };
       if (!detail::contain_exceptions(make, [](const char*) {})) {
         reserve_.reset();  // out of memory, which is when the table is wanted most
         make();
       }
+      if (text.empty()) return;
       is_told_ = true;
     }
-    if (output_.write(text)) return;
+    const bool is_written = output_.write(text);
     const detail::spin_guard held(lock_);
-    is_told_ = false;  // nothing is lost: the next flush tries again
+    if (is_written) {
+      told_ns_ = now_ns;
+    } else {
+      is_told_ = false;  // nothing is lost: the next flush tries again
+    }
   }
 
   /// The table so far, with the terms explained under it. Throws: `std::bad_alloc`. The text is never in your numbers.
@@ -83,14 +93,28 @@ class summary_sink final : public sink {
     process_ = detail::ledger().process_id;
     tree_.clear();
     is_told_ = true;
+    told_ns_ = detail::os::steady_ns();
   }
 
-  static constexpr std::size_t reserve_bytes = 64 * 1024;
+  /// For a table when memory has run out. It is never written to, so that it costs addresses and no pages.
+  void make_reserve() noexcept {
+    constexpr std::size_t for_any = 64 * 1024, for_a_path = 2 * 1024;
+    const std::size_t paths = 2 * tree_.size();
+    detail::contain_exceptions(
+        [&] {
+          reserve_.reset();
+          reserve_.reset(new char[for_any + for_a_path * paths]);
+          paths_reserved_for_ = paths;
+        },
+        [](const char*) {});
+  }
 
   mutable detail::leaf_lock lock_;
   mutable detail::summary_tree tree_;
-  bool is_told_ = true;  // nothing has come since the last table
+  bool is_told_ = true;       // nothing has come since the last table
+  std::int64_t told_ns_ = 0;  // when that was, on the steady clock
   std::uint64_t process_ = detail::ledger().process_id;
+  std::size_t paths_reserved_for_ = 0;
   std::unique_ptr<char[]> reserve_;
   detail::line_output output_;
 };

@@ -26,15 +26,19 @@ namespace detail {
 /// Threads: one at a time.
 class summary_tree {
  public:
+  /// Throws: `std::bad_alloc`, and then the record is not counted.
   void add(const scope_record& r) {
     node& n = nodes_[find_or_add(r.path)];
+    add(n, r.meters);
     ++n.calls;
     n.left_by_exception += r.left_by_exception ? 1 : 0;
     n.time_ns += r.duration_ns;
     n.has_owned = r.owned_bytes.has_value();
     n.owned = r.owned_bytes.value_or(0);
-    for (const meter_reading& m : r.meters) add(n, m);
   }
+
+  /// How many paths there are, with those that they lie in.
+  [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
 
   /// Every path, indented under the one it lies in, with the scopes that are still open.
   [[nodiscard]] std::string table() {
@@ -50,9 +54,10 @@ class summary_tree {
                      {"allocations", true},
                      {"still owned", true},
                      {"", false}});
+    find_what_is_shown();
     std::size_t shown = 0;
     for_each_in_order([&](const node& n) {
-      if (++shown <= most_rows) add_rows(rows, n, indented_name(n), still_owned(n), reasons);
+      if (n.is_shown && ++shown <= most_rows) add_rows(rows, n, indented_name(n), still_owned(n), reasons);
     });
     if (!rows.is_empty()) rows.append_to(out);
     if (shown > most_rows) out += "... and " + grouped(std::uint64_t{shown - most_rows}) + " more paths\n";
@@ -104,6 +109,14 @@ class summary_tree {
     return out;
   }
 
+  /// Whether a scope is open that began later than `ns`, on the steady clock.
+  [[nodiscard]] static bool has_opened_since(std::int64_t ns) {
+    for (const path_state& s : path_states()) {
+      if (s.open > 0 && s.opened_ns > ns) return true;
+    }
+    return false;
+  }
+
   void clear() {
     nodes_.clear();
     by_path_.clear();
@@ -150,21 +163,41 @@ class summary_tree {
     std::int64_t owned_now = 0;
     std::uint64_t open = 0;
     std::int64_t open_ns = 0;
+    bool is_shown = false;
   };
 
-  static void add(node& n, const meter_reading& m) {
-    meter_total* total = nullptr;
-    for (meter_total& t : n.meters) {
-      if (t.meter == m.meter) total = &t;
+  static void add(node& n, const std::vector<meter_reading>& readings) {
+    bool is_known = true;
+    for (const meter_reading& m : readings) {
+      const meter_total* total = find(n.meters, m.meter);
+      is_known = is_known && total != nullptr && (m.usage || !total->why_absent.empty());
     }
+    if (is_known) {
+      for (const meter_reading& m : readings) add(n.meters, m);
+      return;
+    }
+    std::vector<meter_total> meters = n.meters;  // memory may run out on the way
+    for (const meter_reading& m : readings) add(meters, m);
+    n.meters.swap(meters);
+  }
+
+  [[nodiscard]] static const meter_total* find(const std::vector<meter_total>& meters, std::string_view name) noexcept {
+    for (const meter_total& t : meters) {
+      if (t.meter == name) return &t;
+    }
+    return nullptr;
+  }
+
+  static void add(std::vector<meter_total>& meters, const meter_reading& m) {
+    auto* total = const_cast<meter_total*>(find(meters, m.meter));
     if (total == nullptr) {
-      n.meters.emplace_back();
-      total = &n.meters.back();
+      meters.emplace_back();
+      total = &meters.back();
       total->meter = m.meter;
       total->unit = m.unit;
     }
     if (!m.usage) {
-      total->why_absent = m.usage.why();
+      if (total->why_absent.empty()) total->why_absent = m.usage.why();
       return;
     }
     const window_usage& u = *m.usage;
@@ -183,9 +216,11 @@ class summary_tree {
     const std::size_t slash = path.rfind('/');
     const index parent = slash == std::string_view::npos ? none : find_or_add(path.substr(0, slash));
     const auto fresh = static_cast<index>(nodes_.size());
-    nodes_.emplace_back();
+    if (by_path_.size() == by_path_.capacity()) by_path_.reserve(2 * by_path_.size() + 16);
+    node made;
+    made.path = path;
+    nodes_.push_back(std::move(made));  // nothing after it throws
     node& n = nodes_.back();
-    n.path = path;
     n.name_at = slash == std::string_view::npos ? 0 : slash + 1;
     n.parent = parent;
     index& first = parent == none ? first_ : nodes_[parent].first_child;
@@ -234,6 +269,14 @@ class summary_tree {
       n.owned_now = s.owned_bytes;
       n.open = s.open;
       n.open_ns = now_ns - s.opened_ns;
+    }
+  }
+
+  /// A path with something to tell, and those that it lies in, which come before it in the list.
+  void find_what_is_shown() noexcept {
+    for (node& n : nodes_) n.is_shown = has_something(n) || (n.is_known && n.owned_now != 0);
+    for (std::size_t i = nodes_.size(); i-- > 0;) {
+      if (nodes_[i].is_shown && nodes_[i].parent != none) nodes_[nodes_[i].parent].is_shown = true;
     }
   }
 
