@@ -64,12 +64,7 @@ class summary_tree {
     append_domains(out);
     append_heap(out);
     append_reasons(out, reasons);
-    out +=
-        "\ncalls: scopes that ended. time: their durations together. peak growth: the most that one call rose above "
-        "its\n"
-        "entry. net: exit minus entry, all calls together. still owned: bytes that were allocated in this scope or "
-        "below\n"
-        "it, by any call and thread, and that nobody has freed yet.\n";
+    append_terms(out, "still owned: bytes allocated\nin this scope or below it, ");
     return out;
   }
 
@@ -101,11 +96,12 @@ class summary_tree {
       const node& n = *order[i];
       std::string name;
       append_printable(name, n.path);
-      add_rows(rows, n, std::move(name), n.is_known ? format_bytes(n.own_now) : "-", reasons);
+      add_rows(rows, n, fitted(std::move(name), widest_path), n.is_known ? format_bytes(n.own_now) : "-", reasons);
     }
     std::string out;
     rows.append_to(out);
     append_reasons(out, reasons);
+    append_terms(out, "owned itself: bytes allocated\nin this scope and not below it, ");
     return out;
   }
 
@@ -128,6 +124,7 @@ class summary_tree {
   static constexpr index none = ~index{0};
   static constexpr std::size_t most_rows = 1'000;
   static constexpr std::size_t widest_name = 60;
+  static constexpr std::size_t widest_path = 120;
 
   /// What one meter read in all calls of a path.
   struct meter_total {
@@ -309,6 +306,7 @@ class summary_tree {
   [[nodiscard]] static std::string indented_name(const node& n) {
     std::string name;
     append_printable(name, unescaped(std::string_view(n.path).substr(n.name_at)));
+    if (name.empty()) name = "\"\"";
     constexpr std::size_t deepest = 20;
     return std::string(2 * (n.depth < deepest ? n.depth : deepest), ' ') + fitted(std::move(name), widest_name);
   }
@@ -453,6 +451,17 @@ class summary_tree {
     }
     rows.add({fitted(std::move(name), widest_name), format_bytes(u.live_bytes), format_bytes(u.peak_bytes),
               d.limit() < 0 ? "-" : format_bytes(d.limit()), grouped(u.allocations), std::move(note)});
+  }
+
+  static void append_terms(std::string& out, std::string_view owned) {
+    out +=
+        "\ncalls: scopes that ended. time: their durations together. peak growth: the most that one call rose above "
+        "its\n"
+        "entry. net: exit minus entry, and allocations: how many, each of all calls together. each within: how far "
+        "off\n"
+        "figures may be, where several threads ran or the kernel counts pages. -: not known. ";
+    out += owned;
+    out += "by any call and thread, that nobody has freed yet.\n";
   }
 
   static void append_heap(std::string& out) {
