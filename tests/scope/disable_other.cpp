@@ -61,6 +61,16 @@ std::vector<std::string> disabled_side::reasons() {
   why.emplace_back(thread.close().why());
   why.emplace_back(process.usage().why());
   why.emplace_back(process.close().why());
+  meter::resident::window resident;
+  why.emplace_back(resident.usage().why());
+  why.emplace_back(resident.close().why());
+  tidemark::task_scope task("disabled task");
+  if (task.token()) why.emplace_back("a token");
+  const tidemark::join_task joined(task.token());
+  why.emplace_back(task.usage().why());
+  why.emplace_back(task.close().meters.at(0).usage.why());
+  basic_scope<meter::domains> domains("disabled domains");
+  for (const tidemark::meter_reading& m : domains.close().meters) why.emplace_back(m.usage.why());
   if (tidemark::hook_state() != tidemark::hook_kind::none) why.emplace_back("a hook");
   return why;
 }

@@ -1201,6 +1201,7 @@ TEST_CASE("a window ends on any thread") {
 // ---- the record ----
 
 TEST_CASE("a process scope's record has the heap and the resident set, in bytes, and no events of the latter") {
+  CHECK(!meter::resident::counts_events);
   process_scope s("both");
   const auto so_far = s.usage<meter::resident>();
   REQUIRE(so_far.has_value());

@@ -39,7 +39,8 @@ struct short_path {
     return p;
   }
   [[nodiscard]] bool is_within(const short_path& top) const {
-    return size >= top.size && std::memcmp(text, top.text, top.size) == 0 && (size == top.size || text[top.size] == '/');
+    return size >= top.size && std::memcmp(text, top.text, top.size) == 0 &&
+           (size == top.size || text[top.size] == '/');
   }
 };
 
@@ -93,7 +94,8 @@ struct true_thread {
 
 /// How often the interesting things happened, over all traces.
 struct tally {
-  std::uint64_t readings = 0, exact = 0, of_several_threads = 0, nested = 0, closed_elsewhere = 0, closed_with_workers = 0;
+  std::uint64_t readings = 0, exact = 0, of_several_threads = 0, nested = 0, closed_elsewhere = 0,
+                closed_with_workers = 0;
   std::uint64_t joined_twice = 0, void_tokens = 0, left_elsewhere = 0, left_after_thread = 0, threads_ended = 0;
 };
 
@@ -239,8 +241,8 @@ class world {
   }
 
   void allocate(std::size_t b, std::size_t self) {
-    const std::uint64_t n =
-        random_.below(16) == 0 ? 60'000 + random_.below(200'000) : 1 + random_.below(random_.below(2) == 0 ? 200 : 30'000);
+    const std::uint64_t n = random_.below(16) == 0 ? 60'000 + random_.below(200'000)
+                                                   : 1 + random_.below(random_.below(2) == 0 ? 200 : 30'000);
     blocks_[b] = heap_block(static_cast<std::size_t>(n));
     owners_[b] = truths_[self].innermost_path();
     for_each_task_of(self, [n](true_task& t) {
@@ -307,7 +309,8 @@ class world {
     if (random_.below(8) != 0) r = scopes_[place]->close();  // otherwise its destructor closes it
     if (r) {
       const tidemark::meter_reading* m = r->find("task_heap");
-      compare(number, m == nullptr ? tidemark::reading<tidemark::window_usage>::absent("no such meter") : m->usage, self);
+      compare(number, m == nullptr ? tidemark::reading<tidemark::window_usage>::absent("no such meter") : m->usage,
+              self);
       expect("path", r->path == t.path.view(), true);
       expect("depth", r->depth, t.path.depth);
       expect("owned", r->owned_bytes.value_or(-1), owned(t.path));
@@ -343,7 +346,8 @@ class world {
     } else if (x < 17 && number_of_tasks_ > 0) {
       number = static_cast<int>(random_.below(static_cast<std::uint64_t>(number_of_tasks_)));
     } else if (x < 19) {
-      token = old_tokens_[random_.below(most_tasks)];  // of a task of the last trace, whose memory another one has by now
+      token =
+          old_tokens_[random_.below(most_tasks)];  // of a task of the last trace, whose memory another one has by now
     }
     if (number >= 0) token = tokens_[number];
     joins_[j].emplace(token);
@@ -422,6 +426,7 @@ class world {
     if (!r) return;
     const tidemark::window_usage& u = *r;
     const auto whole = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
+    expect("entry", u.entry_bytes, 0);
     expect("net", u.net_bytes(), t.live);
     expect("allocations", whole(u.allocations), whole(t.allocations));
     expect("deallocations", whole(u.deallocations), whole(t.deallocations));
@@ -430,7 +435,8 @@ class world {
     expect("largest", whole(u.largest_bytes), whole(t.largest));
     expect("peak growth", u.peak_growth(), t.peak, u.error_bound_bytes);
     expect("peak below an edge", u.peak_bytes >= u.entry_bytes && u.peak_bytes >= u.exit_bytes, true);
-    const bool is_alone = t.most_members <= 1 && (members(number) == 0 || (reader < threads_ && truths_[reader].is_in(number)));
+    const bool is_alone =
+        t.most_members <= 1 && (members(number) == 0 || (reader < threads_ && truths_[reader].is_in(number)));
     const std::int64_t most = is_alone ? 0 : 2 * t.most_members * settle_bytes;
     expect("bound above what is documented", u.error_bound_bytes >= 0 && u.error_bound_bytes <= most, true);
     ++seen_.readings;
@@ -473,7 +479,8 @@ inline tally run(std::uint64_t first_seed, std::uint64_t traces, std::size_t thr
   for (std::uint64_t seed = first_seed; seed < first_seed + traces; ++seed) {
     all->run(seed, threads);
     const finding& f = all->first();
-    INFO("seed ", seed, ", ", threads, " threads, step ", f.step, ": ", f.what, " is ", f.got, ", not ", f.want, " +- ", f.bound);
+    INFO("seed ", seed, ", ", threads, " threads, step ", f.step, ": ", f.what, " is ", f.got, ", not ", f.want, " +- ",
+         f.bound);
     CHECK(all->wrong() == 0);
   }
   return all->seen();
