@@ -65,7 +65,7 @@ int in_child(F f) {
 TEST_CASE("random traces of tasks on 2 to 8 threads agree with what a person would write down") {
   std::uint64_t exact = 0;
   for (std::size_t threads = 2; threads <= 8; ++threads) {
-    const task_traces::tally seen = task_traces::run(threads * 1'000, 70, threads);
+    const task_traces::tally seen = task_traces::run(threads * 1'000, 45, threads);
     CHECK(seen.readings > 500);
     CHECK(seen.of_several_threads > 100);
     CHECK(seen.nested > 50);

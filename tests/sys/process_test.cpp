@@ -199,9 +199,52 @@ TEST_CASE("a member of many groups has a resident set too") {
     return x;
   });
   if (!r.was_possible) MESSAGE("left out: this user may not join groups");
+  if (!r.was_possible) return;
   CAPTURE(r.told.resident.why);
   CHECK(r.told.is_present());
   CHECK(is_near(r.told.resident.value, r.statm, counters_error() + noise));
+}
+
+TEST_CASE("however long the list of groups is, no figure is cut where the text is read in parts") {
+  struct result {
+    bool was_possible = false;
+    int looks = 0, absent = 0, wrong_resident = 0, wrong_peak = 0, first_wrong = -1;
+  };
+  const result r = in_child([] {
+    result x;
+    const pages p(16 * MiB);
+    p.touch();
+    warm_up();
+    // Groups of ten digits, and one of one to eleven signs: every length of the line that puts the figures around the 4,096th
+    // byte.
+    static gid_t groups[400];
+    for (unsigned length = 2'800; length < 3'900; ++length) {
+      const unsigned many = length / 11;
+      for (unsigned i = 0; i < many; ++i) groups[i] = 1'000'000'000 + i;
+      unsigned last = 1;
+      for (unsigned digits = length % 11; digits > 1; --digits) last *= 10;
+      groups[many] = last;
+      if (::setgroups(many + 1, groups) != 0) return x;
+      x.was_possible = true;
+      const told_memory told(process_memory());
+      const std::int64_t statm = statm_resident();
+      ++x.looks;
+      x.absent += told.is_present() ? 0 : 1;
+      // A figure that is cut is a tenth at most.
+      const bool is_right = told.resident.value > statm / 2;
+      if (!is_right && x.first_wrong < 0) x.first_wrong = static_cast<int>(length);
+      x.wrong_resident += is_right ? 0 : 1;
+      x.wrong_peak += told.peak.value > statm / 2 ? 0 : 1;
+    }
+    return x;
+  });
+  if (!r.was_possible) MESSAGE("left out: this user may not join groups");
+  if (!r.was_possible) return;
+  CAPTURE(r.first_wrong);
+  CHECK(r.looks == 1'100);
+  CHECK(r.absent == 0);
+  CHECK(r.wrong_resident == 0);
+  CHECK(r.wrong_peak == 0);
 }
 
 #if !TIDEMARK_HAS_TSAN()  // whose runtime is lost without the first thread

@@ -28,7 +28,8 @@ inline namespace TIDEMARK_TAG {
 /// Adds up the records of each path, and writes the table when it is flushed: at the end of its attachment, at `exit`, and at
 /// std::terminate, where the scopes that the program died in are listed as still open. Written again only where a scope has
 /// ended or begun since.
-/// A fork child begins an empty table of its own. Threads: any.
+/// A fork child begins an empty table of its own.
+/// Threads: any. Cost: a lookup per record; while a table is made, about 1 ms per 1,000 paths, scopes that end wait.
 class summary_sink final : public sink {
  public:
   explicit summary_sink(std::FILE* stream = stderr) : output_("summary_sink", stream) {
