@@ -67,6 +67,7 @@ class proc_file {
   if (*at < '0' || *at > '9') return -1;
   std::int64_t kibibytes = 0;
   for (; *at >= '0' && *at <= '9'; ++at) kibibytes = kibibytes * 10 + (*at - '0');
+  if (*at == '\0') return -1;  // cut where the text was
   return kibibytes * 1'024;
 }
 

@@ -137,10 +137,10 @@ class TIDEMARK_EXPORT resident_marks {
   [[nodiscard]] const char* reset(os::resident_now& now) noexcept {
     for (resident_window* w = newest_; w != nullptr; w = w->older) note(*w, now);
     if (const char* why = os::reset_mark()) return why;
+    mark_ = 0;
     // From here on the mark is about every open window, and where it starts was reached in each.
     os::resident_now fresh;
     if (const char* why = os::read_resident(fresh)) return why;
-    mark_ = 0;
     now = fresh;
     for (resident_window* w = newest_; w != nullptr; w = w->older) {
       w->floor = fresh.mark;
