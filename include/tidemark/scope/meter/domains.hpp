@@ -98,8 +98,8 @@ struct domains {
    private:
     detail::domain_registry* all_ = nullptr;
     detail::domain_window* newest_ = nullptr;
-    std::uint64_t first_new_ = 1;
-    bool misses_one_ = false;
+    [[maybe_unused]] std::uint64_t first_new_ = 1;
+    [[maybe_unused]] bool misses_one_ = false;
   };
 };
 
