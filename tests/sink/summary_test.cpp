@@ -592,8 +592,11 @@ TEST_CASE("top() lists the paths that own most by themselves, those below them a
   CHECK(list(2) == names{"top a/b/c: 300 B", "top a/b: 200 B"});
   // Those that own nothing come by their growth.
   CHECK(list(1'000) == names{"top a/b/c: 300 B", "top a/b: 200 B", "top a: 0 B", "top a/b/d: 0 B"});
+  // The same stands below the table, where there are such.
+  CHECK(s.table().find("\nowns most by itself: top a/b/c (300 B), top a/b (200 B)\n") != std::string::npos);
   kept.clear();
   CHECK(list(2) == names{"top a: 0 B", "top a/b: 0 B"});
+  CHECK(s.table().find("owns most") == std::string::npos);
 }
 
 TEST_CASE("of 5,000 paths a table shows 1,000 and says how many more there are; top() chooses among all") {

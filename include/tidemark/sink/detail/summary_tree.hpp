@@ -61,6 +61,7 @@ class summary_tree {
     });
     if (!rows.is_empty()) rows.append_to(out);
     if (shown > most_rows) out += "... and " + grouped(std::uint64_t{shown - most_rows}) + " more paths\n";
+    append_owners(out);
     append_domains(out);
     append_heap(out);
     append_reasons(out, reasons);
@@ -71,17 +72,7 @@ class summary_tree {
   /// The `count` paths that own most by themselves, without those below them.
   [[nodiscard]] std::string top(std::size_t count) {
     take_in(path_states());
-    std::vector<const node*> order;
-    for (const node& n : nodes_) {
-      if (has_something(n)) order.push_back(&n);
-    }
-    // A selection, since few are wanted: the largest of what is left comes next.
-    if (count > order.size()) count = order.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      for (std::size_t j = i + 1; j < order.size(); ++j) {
-        if (comes_first(*order[j], *order[i])) std::swap(order[i], order[j]);
-      }
-    }
+    const std::vector<const node*> order = first_of(count);
     std::vector<std::string> reasons;
     text_table rows({{"scope", false},
                      {"calls", true},
@@ -92,12 +83,7 @@ class summary_tree {
                      {"allocations", true},
                      {"owned itself", true},
                      {"", false}});
-    for (std::size_t i = 0; i < count; ++i) {
-      const node& n = *order[i];
-      std::string name;
-      append_printable(name, n.path);
-      add_rows(rows, n, fitted(std::move(name), widest_path), n.is_known ? format_bytes(n.own_now) : "-", reasons);
-    }
+    for (const node* n : order) add_rows(rows, *n, path_of(*n), n->is_known ? format_bytes(n->own_now) : "-", reasons);
     std::string out;
     rows.append_to(out);
     append_reasons(out, reasons);
@@ -451,6 +437,39 @@ class summary_tree {
     }
     rows.add({fitted(std::move(name), widest_name), format_bytes(u.live_bytes), format_bytes(u.peak_bytes),
               d.limit() < 0 ? "-" : format_bytes(d.limit()), grouped(u.allocations), std::move(note)});
+  }
+
+  /// The `count` paths that own most by themselves. A selection, since few are wanted: the largest of what is left comes next.
+  [[nodiscard]] std::vector<const node*> first_of(std::size_t count) const {
+    std::vector<const node*> order;
+    for (const node& n : nodes_) {
+      if (has_something(n)) order.push_back(&n);
+    }
+    if (count > order.size()) count = order.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t j = i + 1; j < order.size(); ++j) {
+        if (comes_first(*order[j], *order[i])) std::swap(order[i], order[j]);
+      }
+    }
+    order.resize(count);
+    return order;
+  }
+
+  [[nodiscard]] static std::string path_of(const node& n) {
+    std::string path;
+    append_printable(path, n.path);
+    return fitted(std::move(path), widest_path);
+  }
+
+  /// Where to look first: whichever thread's path it is, and however deep.
+  void append_owners(std::string& out) const {
+    std::string owners;
+    for (const node* n : first_of(3)) {
+      if (!n->is_known || n->own_now <= 0) continue;
+      owners +=
+          (owners.empty() ? "\nowns most by itself: " : ", ") + path_of(*n) + " (" + format_bytes(n->own_now) + ')';
+    }
+    if (!owners.empty()) out += owners + '\n';
   }
 
   static void append_terms(std::string& out, std::string_view owned) {
