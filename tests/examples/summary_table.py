@@ -33,8 +33,9 @@ def summary(text):
         names[(len(line) - len(line.lstrip())) // 2:] = [cells[0]]
         rows["/".join(names)] = cells[1:]
     domains = {}
-    if lines[end + 1].startswith("domain "):
-        for line in lines[end + 2:lines.index("", end + 1)]:
+    first = next((i for i, line in enumerate(lines) if line.startswith("domain ")), None)
+    if first is not None:
+        for line in lines[first + 1:lines.index("", first)]:
             name, *cells = re.split(r"  +", line)
             domains[name] = cells
     return rows, domains

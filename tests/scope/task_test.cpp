@@ -786,6 +786,7 @@ TEST_CASE("a thread at its very end is counted by no task, and the task says tha
 TEST_CASE("2,000 tasks in turn, each with workers, take no more memory than the first ones") {
   barrier both(2);
   std::optional<task_scope> task;
+  std::optional<task_scope> inner;
   bool is_over = false;
   bare_thread worker([&] {
     for (;;) {
@@ -793,6 +794,7 @@ TEST_CASE("2,000 tasks in turn, each with workers, take no more memory than the 
       if (is_over) return;
       const join_task joined(task->token());
       const join_task again(task->token());
+      const join_task further_in(inner->token());  // a seat in each
       const scope s("work");
       both.arrive_and_wait();
     }
@@ -801,11 +803,12 @@ TEST_CASE("2,000 tasks in turn, each with workers, take no more memory than the 
   for (int i = 0; i < 2'000; ++i) {
     if (i == 10) own_bytes = tidemark::self().own_bytes;
     task.emplace("one of many");
-    std::optional<task_scope> inner(std::in_place, "inside");
+    inner.emplace("inside");
     both.arrive_and_wait();
     both.arrive_and_wait();
     if (i % 2 == 0) inner.reset();
     task.reset();
+    inner.reset();
   }
   is_over = true;
   both.arrive_and_wait();

@@ -182,7 +182,6 @@ class domain {
   /// Throws: `std::invalid_argument` for a limit below -1, `std::bad_alloc`.
   explicit domain(std::string name, domain_options options = {})
       : name_(std::move(name)), node_(&make(name_, options)) {
-    hold();
     if (options.limit_bytes != -1) limit(options.limit_bytes);
   }
   domain(const domain& other) : name_(other.name_), node_(other.node_) { hold(); }
@@ -270,6 +269,7 @@ class domain {
   friend domain default_domain();
   explicit domain(detail::domain_node& known) : name_(known.name), node_(&known) { hold(); }
 
+  /// With the handle that the caller becomes.
   [[nodiscard]] static detail::domain_node& make(const std::string& name, const domain_options& options) {
     if (options.limit_bytes < -1) {
       detail::raise_invalid_argument("tidemark::domain: a limit is 0 bytes or more, or -1 for none");

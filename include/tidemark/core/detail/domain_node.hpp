@@ -309,12 +309,13 @@ class TIDEMARK_EXPORT domain_registry {
  public:
   static constexpr std::uint64_t key = registry_key("domains");
 
-  /// Null: no memory.
+  /// With one handle, the caller's. Null: no memory.
   [[nodiscard]] domain_node* make(std::string_view name, std::string_view meter, domain_node* parent,
                                   bool is_external) noexcept {
     void* piece = ledger().memory.allocate(sizeof(domain_node));
     if (piece == nullptr) return nullptr;
     auto* made = new (piece) domain_node(name, meter, parent, is_external);
+    made->handles.store(1, std::memory_order_relaxed);  // before anyone sees it
     const spin_guard held(lock_);
     link(*made);
     return made;

@@ -73,17 +73,15 @@ struct domains {
         readings.push_back({name, absent::absent("no memory for the windows of every domain"), unit});
       }
       if (all_ == nullptr) return;
+      detail::domain_node* const newest = all_->newest();  // once: another thread may be making one
       const auto is_new = [this](const detail::domain_node* d) { return d != nullptr && d->number >= first_new_; };
       std::size_t count = 0;
-      for (detail::domain_node* d = all_->newest(); is_new(d); d = d->older) ++count;
+      for (detail::domain_node* d = newest; is_new(d); d = d->older) ++count;
       for (detail::domain_window* w = newest_; w != nullptr; w = w->older_of_scope) ++count;
       readings.reserve(readings.size() + count);  // a window must not be closed and then lost
       const auto first = static_cast<std::ptrdiff_t>(readings.size());
-      const std::size_t most = readings.size() + count;
-      for (detail::domain_node* d = all_->newest(); is_new(d); d = d->older) {
-        if (readings.size() < most && (d->is_alive() || d->current().allocations > 0)) {
-          readings.push_back({d->meter, d->whole_life(), unit});
-        }
+      for (detail::domain_node* d = newest; is_new(d); d = d->older) {
+        if (d->is_alive() || d->current().allocations > 0) readings.push_back({d->meter, d->whole_life(), unit});
       }
       while (newest_ != nullptr) {
         detail::domain_window& w = *newest_;
@@ -91,7 +89,8 @@ struct domains {
         newest_ = w.older_of_scope;
         all_->give_back(w);
       }
-      for (auto i = readings.begin() + first, j = readings.end(); i < j && i < --j; ++i) std::swap(*i, *j);  // oldest first
+      for (auto i = readings.begin() + first, j = readings.end(); i < j && i < --j; ++i)
+        std::swap(*i, *j);  // oldest first
 #endif
     }
 

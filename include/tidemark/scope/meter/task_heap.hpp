@@ -76,8 +76,7 @@ struct task_heap {
 
     reading<window_usage> close() noexcept {
       if (task_ == nullptr) return reason();
-      const window_usage u =
-          detail::ledger().process.close_task(*task_, own_account(), detail::ledger().settle_bytes);
+      const window_usage u = detail::ledger().process.close_task(*task_, own_account(), detail::ledger().settle_bytes);
       const reading<window_usage> last = told(u);
       detail::drop(seat_);
       detail::give_node_back(detail::ledger().free_tasks, *task_);
