@@ -7,6 +7,8 @@
 // The version script tools/preload_library.map keeps it, and all but the replaced functions, to this library.
 #include <tidemark/hook/malloc.hpp>
 
+#include <atomic>
+#include <csetjmp>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
@@ -40,6 +42,11 @@ Function* in_cxx_library(const char* symbol) noexcept {
   return function;
 }
 
+// An exception of the host's would pass through this library without unwinding it, and leave the summary's lock taken. So
+// where memory runs out the summary jumps: what it was making is lost, and the summary stays as it was before.
+std::atomic<const void*> summing_thread{nullptr};
+jmp_buf out_of_memory;
+
 }  // namespace
 
 template class std::basic_string<char>;  // the header declares that the C++ library has it
@@ -57,6 +64,7 @@ new_handler get_new_handler() noexcept {
 }
 
 void __throw_bad_alloc() {
+  if (summing_thread.load(std::memory_order_relaxed) == tidemark::detail::os::thread_mark()) longjmp(out_of_memory, 1);
   if (auto* const hosts = in_cxx_library<void()>("_ZSt17__throw_bad_allocv")) hosts();
   // Another C++ library: its own operator throws its own exception.
   if (void* next = dlsym(RTLD_NEXT, "_Znwm")) reinterpret_cast<void* (*)(std::size_t)>(next)(PTRDIFF_MAX);
@@ -163,7 +171,13 @@ class scope_summary final : public tidemark::sink {
     const tidemark::detail::spin_guard held(lock_);
     const std::uint64_t process = tidemark::detail::own_ledger.process_id;
     if (std::exchange(process_, process) != process) tree_.clear();  // a fork child tells what is its own
-    tree_.add(r);
+    summing_thread.store(tidemark::detail::os::thread_mark(), std::memory_order_relaxed);  // read by this thread
+    if (setjmp(out_of_memory) == 0) {
+      tree_.add(r);
+    } else {
+      tidemark::detail::drop_record();
+    }
+    summing_thread.store(nullptr, std::memory_order_relaxed);
   }
 
   /// Empty where the program has no scopes.
@@ -171,7 +185,16 @@ class scope_summary final : public tidemark::sink {
     const tidemark::detail::spin_guard held(lock_);
     const auto* paths = tidemark::detail::find_registry<tidemark::detail::path_tree>();
     const bool has_scopes = paths != nullptr && paths->root().first_child.load(std::memory_order_acquire) != nullptr;
-    return has_scopes ? tree_.table() : std::string();
+    if (!has_scopes) return {};
+    summing_thread.store(tidemark::detail::os::thread_mark(), std::memory_order_relaxed);  // read by this thread
+    std::string text;
+    if (setjmp(out_of_memory) == 0) {
+      text = tree_.table();
+    } else {
+      tidemark::detail::os::say("no memory is left for the summary of the scopes");
+    }
+    summing_thread.store(nullptr, std::memory_order_relaxed);
+    return text;
   }
 
  private:

@@ -626,3 +626,82 @@ TEST_CASE("a container outlives its domain's handle, and is still found") {
   v.resize(10);
   CHECK(find() == 40);
 }
+
+namespace {
+
+/// Leaves numbers as the memory has them, and is neither assigned nor made from nothing.
+template <class T>
+class raw_allocator {
+ public:
+  using value_type = T;
+
+  explicit raw_allocator(int) noexcept {}
+  template <class U>
+  raw_allocator(const raw_allocator<U>&) noexcept {}
+  raw_allocator(const raw_allocator&) noexcept = default;
+  raw_allocator& operator=(const raw_allocator&) = delete;
+
+  T* allocate(std::size_t n) { return std::allocator<T>().allocate(n); }
+  void deallocate(T* p, std::size_t n) noexcept { std::allocator<T>().deallocate(p, n); }
+  template <class U>
+  void construct(U* p) noexcept {
+    ::new (static_cast<void*>(p)) U;
+  }
+  template <class U>
+  [[nodiscard]] friend bool operator==(const raw_allocator&, const raw_allocator<U>&) noexcept {
+    return true;
+  }
+  template <class U>
+  [[nodiscard]] friend bool operator!=(const raw_allocator&, const raw_allocator<U>&) noexcept {
+    return false;
+  }
+};
+using raw_ints = allocator<int, raw_allocator<int>>;
+
+static_assert(std::is_default_constructible_v<allocator<int>>);
+static_assert(!std::is_default_constructible_v<raw_ints>);
+static_assert(allocator<int>::propagate_on_container_move_assignment::value);
+
+}  // namespace
+
+TEST_CASE("elements are made as the upstream makes them") {
+  const domain d("raw");
+  std::vector<int, raw_ints> v(raw_ints(d, raw_allocator<int>(1)));
+  v.reserve(100);
+  int* const p = v.data();
+  for (int i = 0; i < 100; ++i) v.push_back(i + 1);
+  v.clear();
+  v.resize(100);  // values, as std::allocator makes them, would be 0
+  tidemark::escape(p);
+  CHECK(v[0] == 1);
+  CHECK(v[99] == 100);
+}
+
+TEST_CASE("an upstream that cannot be assigned stays where it is when containers are copied, moved and swapped") {
+  const domain a("stays a");
+  const domain b("stays b");
+  using list = std::vector<int, raw_ints>;
+  list one(10, 7, raw_ints(a, raw_allocator<int>(1)));
+  list other(raw_ints(b, raw_allocator<int>(1)));
+  other = one;
+  CHECK(b.current().live_bytes == 40);
+  other = std::move(one);  // the domains differ: element by element
+  CHECK(other == list(10, 7, raw_ints(a, raw_allocator<int>(1))));
+  CHECK(b.current().live_bytes == 40);
+  list third(3, 1, raw_ints(b, raw_allocator<int>(1)));
+  std::swap(other, third);
+  CHECK(other.size() == 3);
+}
+
+#if TIDEMARK_HAS_EXCEPTIONS()
+TEST_CASE("what a number cannot hold is refused without a limit too") {
+  domain d("vast");
+  d.allocated(INT64_MAX);
+  using chars = std::vector<char, allocator<char>>;
+  CHECK_THROWS_AS(chars(10, 'x', d), tidemark::over_budget);
+  CHECK(d.current().live_bytes == INT64_MAX);
+  d.freed(INT64_MAX);
+  const chars fits(10, 'x', d);
+  CHECK(d.current().live_bytes == 10);
+}
+#endif

@@ -710,6 +710,15 @@ TEST_CASE("a listener that comes late is called at once, and replaces the one be
   CHECK(second == 2);
 }
 
+TEST_CASE("a listener of a domain that may hold nothing is not called") {
+  domain d = limited("nothing", 0);
+  int calls = 0;
+  d.on_near_limit(1, [&](const near_limit&) { ++calls; });
+  CHECK(!d.try_allocated(1));
+  CHECK(d.try_allocated(0));
+  CHECK(calls == 0);
+}
+
 TEST_CASE("a listener without a limit is not called") {
   domain d("never near");
   int calls = 0;

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <pthread.h>
+
 #if TIDEMARK_HAS_POSIX()
   #include <sys/wait.h>
   #include <unistd.h>
@@ -671,4 +673,38 @@ TEST_CASE("a domain is not made with a wrong limit") {
   CHECK(names_from("wrong").empty());
 }
 
+#endif
+
+#if TIDEMARK_HAS_POSIX() && !TIDEMARK_HAS_TSAN()  // whose runtime waits by itself
+TEST_CASE("a thread that is to be cancelled is not while it waits for a domain") {
+  constexpr std::size_t count = 16;
+  const domain d("contended");
+  pthread_t threads[count];
+  struct state {
+    domain fed;
+    std::atomic<int> busy{0};
+  } shared{d, {}};
+  for (pthread_t& t : threads) {
+    const auto feed = [](void* p) -> void* {
+      auto* const s = static_cast<state*>(p);
+      s->busy.fetch_add(1);
+      for (;;) {
+        for (int i = 0; i < 1'000; ++i) {
+          s->fed.allocated(1);
+          s->fed.freed(1);
+        }
+        pthread_testcancel();
+      }
+    };
+    REQUIRE(pthread_create(&t, nullptr, feed, &shared) == 0);
+  }
+  while (shared.busy.load() < static_cast<int>(count)) std::this_thread::yield();
+  for (const pthread_t t : threads) pthread_cancel(t);
+  for (const pthread_t t : threads) {
+    void* end = nullptr;
+    pthread_join(t, &end);
+    CHECK(end == PTHREAD_CANCELED);
+  }
+  CHECK(d.current().live_bytes == 0);
+}
 #endif

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <tidemark/scope/meter.hpp>
@@ -619,6 +620,35 @@ TEST_CASE("of 5,000 paths a table shows 1,000 and says how many more there are; 
   CHECK(full.table().find("more paths") == std::string::npos);
 }
 
+#if !TIDEMARK_HAS_TSAN() && !TIDEMARK_HAS_ASAN()  // which need more of a stack
+TEST_CASE("a path of 1,000 levels needs no more of the stack than one of two") {
+  summary_sink s(nowhere());
+  std::string path = "deep";
+  for (int i = 1; i < 1'000; ++i) path += "/deep";
+  scope_record r;
+  r.name = "deep";
+  r.path = path;
+  struct work {
+    summary_sink& sink;
+    const scope_record& record;
+  } const both{s, r};
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 64 * 1024);
+  pthread_t thread{};
+  const auto deliver = [](void* p) -> void* {
+    const auto* w = static_cast<const work*>(p);
+    w->sink.on_scope(w->record);
+    return nullptr;
+  };
+  work copy = both;
+  REQUIRE(pthread_create(&thread, &attributes, deliver, &copy) == 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  CHECK(s.table().find("tidemark summary: 1 scope ended\n") == 0);
+}
+#endif
+
 TEST_CASE("200 levels are 200 rows, each below the one that it lies in") {
   const attached_summary s;
   {
@@ -858,6 +888,18 @@ TEST_CASE("a flush writes the table once for the same records, and again with la
   const std::string text = out.text();
   CHECK(find(text, "flushed").at(1) == "1");
   CHECK(find(text.substr(text.rfind("tidemark summary: ")), "flushed").at(1) == "2");
+}
+
+TEST_CASE("a flush of one's own allocates in nobody's name") {
+  if (!has_hook()) return;
+  summary_sink s(nowhere());
+  { const scope around("around"); }
+  scope_record r;
+  r.name = r.path = "recorded";
+  s.on_scope(r);
+  const scope open("while it is flushed");
+  s.flush();
+  CHECK(open.usage().value().allocations == 0);
 }
 
 TEST_CASE("the end of an attachment writes the table; a summary without scopes writes nothing") {

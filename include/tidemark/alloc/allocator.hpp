@@ -36,9 +36,10 @@ class allocator {
   using const_void_pointer = typename traits::const_void_pointer;
   using size_type = typename traits::size_type;
   using difference_type = typename traits::difference_type;
-  using propagate_on_container_copy_assignment = std::true_type;
-  using propagate_on_container_move_assignment = std::true_type;
-  using propagate_on_container_swap = std::true_type;
+  // An upstream that cannot be assigned stays where it is, as std::pmr's does.
+  using propagate_on_container_copy_assignment = std::is_copy_assignable<Upstream>;
+  using propagate_on_container_move_assignment = std::is_move_assignable<Upstream>;
+  using propagate_on_container_swap = std::is_swappable<Upstream>;
   using is_always_equal = std::false_type;
 
   template <class U>
@@ -47,6 +48,7 @@ class allocator {
   };
 
   /// Feeds the domain "default". Throws: `std::bad_alloc`.
+  template <class U = Upstream, class = std::enable_if_t<std::is_default_constructible_v<U>>>
   allocator() : node_(&detail::default_domain_node()) {}
   /// Not explicit, as std::pmr's is not: a container's constructor takes the domain in its place.
   allocator(const domain& d, Upstream upstream = Upstream()) : upstream_(std::move(upstream)), node_(&d.node()) {}
@@ -65,6 +67,16 @@ class allocator {
   void deallocate(pointer p, size_type n) noexcept {
     static_cast<void>(node_->try_freed(bytes_of(n)));
     traits::deallocate(upstream_, p, n);
+  }
+
+  /// As the upstream makes and ends them.
+  template <class U, class... Args>
+  void construct(U* p, Args&&... args) {
+    traits::construct(upstream_, p, std::forward<Args>(args)...);
+  }
+  template <class U>
+  void destroy(U* p) {
+    traits::destroy(upstream_, p);
   }
 
   [[nodiscard]] size_type max_size() const noexcept {

@@ -31,7 +31,7 @@ class resource : public std::pmr::memory_resource {
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    if (bytes > std::size_t{INT64_MAX}) detail::raise_bad_alloc();
+    if (std::uint64_t{bytes} > std::uint64_t{INT64_MAX}) detail::raise_bad_alloc();
     detail::reservation room(*node_, static_cast<std::int64_t>(bytes));
     void* p = upstream_->allocate(bytes, alignment);
     room.commit();

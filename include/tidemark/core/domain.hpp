@@ -27,6 +27,7 @@
 #include <tidemark/core/detail/names.hpp>
 #include <tidemark/core/detail/os_message.hpp>
 #include <tidemark/core/detail/os_module.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
 #include <tidemark/core/detail/raise.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
@@ -122,7 +123,8 @@ inline namespace TIDEMARK_ERROR_TAG {
 #if TIDEMARK_HAS_EXCEPTIONS()
   throw error;
 #else
-  raise_logic_error(error.what());
+  os::say(error.what());
+  raise_bad_alloc();  // of which over_budget is one; the throwing side of a program may catch it
 #endif
 }
 
@@ -157,6 +159,7 @@ class near_limit_function final : public near_limit_listener {
   explicit near_limit_function(F f) : f_(std::move(f)) {}
   void call(const domain_node& node, std::int64_t live, std::int64_t limit) noexcept override {
     const quiet hidden;
+    [[maybe_unused]] const os::no_cancellation whole;
     contain_exceptions(
         [&] {
           f_(near_limit{node.name, live, limit});

@@ -41,7 +41,8 @@ class summary_sink final : public sink {
   }
 
   void on_scope(const scope_record& r) override {
-    const detail::spin_guard held(lock_);
+    const turn mine(*this);
+    if (!mine) return;
     begin_in_this_process();
     tree_.add(r);
     is_told_ = false;
@@ -49,10 +50,12 @@ class summary_sink final : public sink {
   }
 
   void flush() override {
+    const quiet hidden;
     std::string text;
     const std::int64_t now_ns = detail::os::steady_ns();
     {
-      const detail::spin_guard held(lock_);
+      const turn mine(*this);
+      if (!mine) return;
       begin_in_this_process();
       const auto make = [&] {
         if (!is_told_ || detail::summary_tree::has_opened_since(told_ns_)) text = tree_.table();
@@ -76,18 +79,37 @@ class summary_sink final : public sink {
   /// The table so far, with the terms explained under it. Throws: `std::bad_alloc`. The text is never in your numbers.
   [[nodiscard]] std::string table() const {
     const quiet hidden;
-    const detail::spin_guard held(lock_);
-    return tree_.table();
+    const turn mine(*this);
+    return mine ? tree_.table() : std::string();
   }
 
   /// The `count` paths whose own live blocks take most, those of the paths below them apart.
   [[nodiscard]] std::string top(std::size_t count) const {
     const quiet hidden;
-    const detail::spin_guard held(lock_);
-    return tree_.top(count);
+    const turn mine(*this);
+    return mine ? tree_.top(count) : std::string();
   }
 
  private:
+  // The lock lets its own thread in again, as a new-handler that asks for the table in the middle of a record: not its turn.
+  class turn {
+   public:
+    explicit turn(const summary_sink& s) noexcept : sink_(s), held_(s.lock_), is_mine_(!s.is_busy_) {
+      sink_.is_busy_ = true;
+    }
+    ~turn() {
+      if (is_mine_) sink_.is_busy_ = false;
+    }
+    explicit operator bool() const noexcept { return is_mine_; }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+
+   private:
+    const summary_sink& sink_;
+    detail::spin_guard held_;
+    bool is_mine_;
+  };
+
   // What a fork child inherits is its parent's to tell.
   void begin_in_this_process() {
     if (process_ == detail::ledger().process_id) return;
@@ -111,6 +133,7 @@ class summary_sink final : public sink {
   }
 
   mutable detail::leaf_lock lock_;
+  mutable bool is_busy_ = false;
   mutable detail::summary_tree tree_;
   bool is_told_ = true;       // nothing has come since the last table
   std::int64_t told_ns_ = 0;  // when that was, on the steady clock

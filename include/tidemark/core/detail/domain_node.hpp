@@ -72,11 +72,12 @@ class TIDEMARK_EXPORT domain_node {
     return {};
   }
 
-  /// Whether there is a limit here or around.
+  /// Whether there is a limit here or around, or so much that a number may not hold more.
   [[nodiscard]] bool is_limited() const noexcept {
     for (const domain_node* d = this; d != nullptr; d = d->parent_) {
       if (d->limit_.load(std::memory_order_relaxed) >= 0)
         return true;  // a limit set meanwhile holds for what comes next
+      if (TIDEMARK_UNLIKELY(d->is_vast_.load(std::memory_order_relaxed))) return true;  // nobody allocates the rest at once
     }
     return false;
   }
@@ -113,6 +114,7 @@ class TIDEMARK_EXPORT domain_node {
       ++d->totals_.deallocations;
       d->totals_.freed_bytes += static_cast<std::uint64_t>(n);
       if (d->balance_.bytes < d->near_bytes_) d->leave_near();
+      d->note_size();
     }
     return true;
   }
@@ -253,6 +255,14 @@ class TIDEMARK_EXPORT domain_node {
       ++d->totals_.allocations;
       d->totals_.allocated_bytes += static_cast<std::uint64_t>(n);
       if (d->balance_.bytes >= d->near_bytes_ && d->limit() >= 0) d->come_near();
+      d->note_size();
+    }
+  }
+
+  void note_size() noexcept {
+    const bool is_vast = balance_.bytes > INT64_MAX / 2;
+    if (TIDEMARK_UNLIKELY(is_vast != is_vast_.load(std::memory_order_relaxed))) {  // under the lock
+      is_vast_.store(is_vast, std::memory_order_relaxed);
     }
   }
 
@@ -277,7 +287,7 @@ class TIDEMARK_EXPORT domain_node {
   [[nodiscard]] static std::int64_t near_bytes(std::int64_t limit, double fraction) noexcept {
     constexpr double rounding = 1.0 / (std::int64_t{1} << 51);  // that of the fraction and of the product
     const double least = static_cast<double>(limit) * fraction * (1 - rounding);
-    if (least >= static_cast<double>(limit) || least >= 9e18) return limit;
+    if (least >= static_cast<double>(limit) || least >= 9e18) return limit > 1 ? limit : 1;
     auto whole = static_cast<std::int64_t>(least);
     if (static_cast<double>(whole) < least) ++whole;
     return whole > 1 ? whole : 1;
@@ -293,6 +303,7 @@ class TIDEMARK_EXPORT domain_node {
   std::int64_t own_ = 0;                 // of the balance, what was fed here and not further in
   std::int64_t reserved_ = 0;            // asked for, and not yet there
   std::atomic<std::int64_t> limit_{-1};  // changed under the lock
+  std::atomic<bool> is_vast_{false};
   std::int64_t near_bytes_ = INT64_MAX;
   double near_fraction_ = 1;
   bool is_near_ = false;

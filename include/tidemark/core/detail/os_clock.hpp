@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
 
 #if TIDEMARK_HAS_POSIX()
   #include <time.h>
@@ -29,9 +30,10 @@ namespace os {
 #endif
 }
 
-/// Gives up the processor for about that long. Units: nanoseconds, less than a second.
+/// Gives up the processor for about that long. No thread is cancelled in it. Units: nanoseconds, less than a second.
 inline void pause_ns(long nanoseconds) noexcept {
 #if TIDEMARK_HAS_POSIX()
+  const no_cancellation whole;
   const timespec t{0, nanoseconds};
   nanosleep(&t, nullptr);
 #else

@@ -3,6 +3,7 @@
 // tools/preload has no other.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/config/config.hpp>
+#include <tidemark/config/platform.hpp>
 #include <tidemark/core/bytes.hpp>
 #include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/domain.hpp>
@@ -22,6 +25,7 @@
 namespace tidemark {
 inline namespace v0 {
 namespace detail {
+inline namespace TIDEMARK_TAG {
 
 /// Threads: one at a time.
 class summary_tree {
@@ -194,10 +198,32 @@ class summary_tree {
 
   /// The node of a path; one for each that it lies in is made with it.
   index find_or_add(std::string_view path) {
+    index i = find(path);
+    if (i != none) return i;
+    // What lies between it and the innermost that is known. No recursion: a path may have any depth.
+    std::size_t known = path.size();
+    while (i == none && known > 0) {
+      const std::size_t slash = path.rfind('/', known - 1);
+      known = slash == std::string_view::npos ? 0 : slash;
+      if (known > 0) i = find(path.substr(0, known));
+    }
+    bool is_outermost = i == none;
+    while (known < path.size() || is_outermost) {
+      const std::size_t slash = path.find('/', is_outermost ? 0 : known + 1);
+      known = slash == std::string_view::npos ? path.size() : slash;
+      i = add(i, path.substr(0, known));
+      is_outermost = false;
+    }
+    return i;
+  }
+
+  [[nodiscard]] index find(std::string_view path) const {
     const std::size_t place = place_of(path);
-    if (place < by_path_.size() && nodes_[by_path_[place]].path == path) return by_path_[place];
+    return place < by_path_.size() && nodes_[by_path_[place]].path == path ? by_path_[place] : none;
+  }
+
+  index add(index parent, std::string_view path) {
     const std::size_t slash = path.rfind('/');
-    const index parent = slash == std::string_view::npos ? none : find_or_add(path.substr(0, slash));
     const auto fresh = static_cast<index>(nodes_.size());
     if (by_path_.size() == by_path_.capacity()) by_path_.reserve(2 * by_path_.size() + 16);
     node made;
@@ -242,9 +268,8 @@ class summary_tree {
       if (s.open > 0 || s.owned_bytes != 0) {
         i = find_or_add(path);
       } else {
-        const std::size_t place = place_of(path);
-        if (place >= by_path_.size() || nodes_[by_path_[place]].path != path) continue;
-        i = by_path_[place];
+        i = find(path);
+        if (i == none) continue;
       }
       node& n = nodes_[i];
       n.is_known = ledger().hook != hook_kind::none;
@@ -439,18 +464,15 @@ class summary_tree {
               d.limit() < 0 ? "-" : format_bytes(d.limit()), grouped(u.allocations), std::move(note)});
   }
 
-  /// The `count` paths that own most by themselves. A selection, since few are wanted: the largest of what is left comes next.
+  /// The `count` paths that own most by themselves.
   [[nodiscard]] std::vector<const node*> first_of(std::size_t count) const {
     std::vector<const node*> order;
     for (const node& n : nodes_) {
       if (has_something(n)) order.push_back(&n);
     }
     if (count > order.size()) count = order.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      for (std::size_t j = i + 1; j < order.size(); ++j) {
-        if (comes_first(*order[j], *order[i])) std::swap(order[i], order[j]);
-      }
-    }
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                      [](const node* a, const node* b) { return comes_first(*a, *b); });
     order.resize(count);
     return order;
   }
@@ -501,6 +523,7 @@ class summary_tree {
   index last_ = none;
 };
 
+}  // namespace TIDEMARK_TAG
 }  // namespace detail
 }  // namespace v0
 }  // namespace tidemark
