@@ -5,7 +5,7 @@ usage: code_blocks_check.py [--compile-only] COMPILER...
 
 A block with `int main` is a program; one that begins with a declaration is compiled as it stands, any other inside a
 function, both after the includes that a reader is told of. A `text` block that directly follows a program, but for shell
-blocks, is its output: it must be what the program prints, apart from durations, the resident set, and what names the
+blocks, is its output: it must be what the program prints, apart from durations, the resident set, the heap's sum, and what names the
 process and the moment in JSON lines and CSV rows.
 """
 import concurrent.futures
@@ -32,7 +32,7 @@ DECLARATION = re.compile(r'^(#include|struct|class|template|void|int|using|names
 DURATION = re.compile(r'\b\d+(\.\d+)? (ns|us|ms|s)\b')
 
 
-RESIDENT = re.compile(r'[+-]?\d+(\.\d+)? [KMG]?i?B\b')
+BYTES = re.compile(r'[+-]?\d+(\.\d+)? [KMG]?i?B\b')
 OF_THE_RUN = re.compile(r'"(file|pid|thread|start_ns|duration_ns)":("[^"]*"|\d+)')
 COLUMNS_OF_THE_RUN = ('file', 'pid', 'thread', 'start_ns', 'duration_ns')
 
@@ -45,8 +45,8 @@ def plain(output):
             columns = line.split(',')
         elif columns and line.count(',') == len(columns) - 1:
             line = ','.join('_' if name in COLUMNS_OF_THE_RUN else field for name, field in zip(columns, line.split(',')))
-        if re.search(r'\bresident\b', line):
-            line = RESIDENT.sub('<bytes>', line)
+        if re.search(r'\bresident\b', line) or line.startswith('heap: '):  # which has the sinks' own objects
+            line = BYTES.sub('<bytes>', line)
         lines.append(re.sub(' {2,}', '  ', DURATION.sub('<duration>', OF_THE_RUN.sub(r'\1', line.rstrip()))))
     return lines
 
