@@ -287,7 +287,7 @@ class world {
     seen_.nested += t.parent >= 0 ? 1U : 0U;
     tasks_[number] = t;
     true_entry e;
-    e.tasks = std::uint64_t{1} << number;
+    for (int i = number; i >= 0; i = tasks_[i].parent) e.tasks |= std::uint64_t{1} << i;
     e.path = t.path;
     e.opened = number;
     mine.add(e);

@@ -119,7 +119,8 @@ class thread_account {
   void settle() noexcept { settle_at(pending_.own()); }
 
   // Tasks, as the shared account says of its own.
-  void open_task(task_account& t, task_seat& seat) noexcept;
+  template <class Make>
+  [[nodiscard]] task_seat* open_task(task_account& t, Make make) noexcept;
   template <class Make>
   [[nodiscard]] task_seat* join_task(task_account& t, std::uint64_t ticket, Make make) noexcept;
   void leave_task(task_seat& seat) noexcept;
@@ -246,10 +247,14 @@ class shared_account {
 
   // ---- tasks ----
 
-  /// A task begins, inside the innermost one of the thread that opens it, which sits in it from the start.
-  void open_task(task_account& t, task_seat& seat, thread_account& by) noexcept {
+  /// A task begins, inside the innermost one of the thread that opens it, which sits in it, and in those around it, from the
+  /// start. Null: no memory.
+  template <class Make>
+  [[nodiscard]] task_seat* open_task(task_account& t, thread_account& by, Make make) noexcept {
     by.settle();
     const spin_guard held(lock_);
+    task_seat* seat = make();
+    if (seat == nullptr) return nullptr;
     const std::uint64_t ticket = t.ticket;
     t = task_account{};
     t.ticket = ticket;
@@ -259,7 +264,9 @@ class shared_account {
     t.older = newest_task_;
     if (newest_task_ != nullptr) newest_task_->newer = &t;
     newest_task_ = &t;
-    take_seat(seat, t, by, nullptr);
+    take_seat(*seat, t, by, nullptr);
+    static_cast<void>(take_seats(t.parent, by, seat, make));
+    return seat;
   }
 
   /// The task is over, and those who sit in it work for it no longer. `by` closes it: null is a thread without an account.
@@ -289,19 +296,7 @@ class shared_account {
     by.settle();
     const spin_guard held(lock_);
     if (t.ticket != ticket) return nullptr;
-    task_seat* first = nullptr;
-    task_seat* last = nullptr;
-    for (task_account* at = &t; at != nullptr; at = at->parent) {
-      task_seat* seat = make();
-      if (seat == nullptr) {
-        at->misses_a_thread = true;
-        continue;
-      }
-      take_seat(*seat, *at, by, last);
-      (last == nullptr ? first : last->in_ancestor) = seat;
-      last = seat;
-    }
-    return first;
+    return take_seats(&t, by, nullptr, make);
   }
 
   /// `thread` gives up the seat, and those that came with it. Threads: the one that sits there.
@@ -388,6 +383,25 @@ class shared_account {
     return events;
   }
 
+  // Seats in a task and in those around it, which come after `last`. The first of them, or null.
+  template <class Make>
+  [[nodiscard]] task_seat* take_seats(task_account* innermost, thread_account& by, task_seat* last,
+                                      Make make) noexcept {
+    task_seat* first = nullptr;
+    for (task_account* at = innermost; at != nullptr; at = at->parent) {
+      task_seat* seat = make();
+      if (seat == nullptr) {
+        at->misses_a_thread = true;
+        continue;
+      }
+      take_seat(*seat, *at, by, last);
+      if (first == nullptr) first = seat;
+      if (last != nullptr) last->in_ancestor = seat;
+      last = seat;
+    }
+    return first;
+  }
+
   // Below `above` in the thread's list, or as its newest: the innermost task comes first.
   void take_seat(task_seat& s, task_account& t, thread_account& by, task_seat* above) noexcept {
     s.task = &t;
@@ -460,7 +474,10 @@ inline void thread_account::end() noexcept {
   shared_->leave(*this);
 }
 
-inline void thread_account::open_task(task_account& t, task_seat& seat) noexcept { shared_->open_task(t, seat, *this); }
+template <class Make>
+task_seat* thread_account::open_task(task_account& t, Make make) noexcept {
+  return shared_->open_task(t, *this, make);
+}
 
 template <class Make>
 task_seat* thread_account::join_task(task_account& t, std::uint64_t ticket, Make make) noexcept {

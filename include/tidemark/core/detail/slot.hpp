@@ -230,22 +230,20 @@ struct slot {
     frames.give_back(f);
   }
 
-  /// This thread begins a task. Null: no memory.
-  [[nodiscard]] thread_seat* open_task(task_account& t, arena& memory) noexcept {
-    thread_seat* s = seats.take(memory);
-    if (s == nullptr) return nullptr;
-    s->begin();
-    account.open_task(t, *s);
-    return s;
-  }
-  /// It works for the task and its ancestors. Null: the task is over, or no memory.
-  [[nodiscard]] thread_seat* join_task(task_account& t, std::uint64_t ticket, arena& memory) noexcept {
-    task_seat* first = account.join_task(t, ticket, [&]() noexcept -> task_seat* {
+  [[nodiscard]] auto seat_maker(arena& memory) noexcept {
+    return [this, &memory]() noexcept -> task_seat* {
       thread_seat* s = seats.take(memory);
       if (s != nullptr) s->begin();
       return s;
-    });
-    return static_cast<thread_seat*>(first);
+    };
+  }
+  /// This thread begins a task. Null: no memory.
+  [[nodiscard]] thread_seat* open_task(task_account& t, arena& memory) noexcept {
+    return static_cast<thread_seat*>(account.open_task(t, seat_maker(memory)));
+  }
+  /// It works for the task and its ancestors. Null: the task is over, or no memory.
+  [[nodiscard]] thread_seat* join_task(task_account& t, std::uint64_t ticket, arena& memory) noexcept {
+    return static_cast<thread_seat*>(account.join_task(t, ticket, seat_maker(memory)));
   }
   void drop(thread_seat& s) noexcept {
     account.leave_task(s);
