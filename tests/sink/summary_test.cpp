@@ -620,6 +620,32 @@ TEST_CASE("of 5,000 paths a table shows 1,000 and says how many more there are; 
   CHECK(full.table().find("more paths") == std::string::npos);
 }
 
+TEST_CASE("scopes without a name are one row each, whatever lies below them") {
+  summary_sink s(nowhere());
+  scope_record r;
+  for (const std::string_view path : {"/x", "/y", "//z", "a//b", "a//c", "a/", ""}) {
+    r.path = path;
+    s.on_scope(r);
+  }
+  std::vector<std::string> shown;
+  const std::string table = s.table();
+  for (const std::string& line : lines_of(std::string_view(table).substr(0, table.find("\n\n")))) {
+    shown.push_back(line.substr(0, line.find("  ", line.find_first_not_of(' '))));
+  }
+  const std::vector<std::string> wanted{"tidemark summary: 7 scopes ended",
+                                        "scope",
+                                        "\"\"",
+                                        "  x",
+                                        "  y",
+                                        "  \"\"",
+                                        "    z",
+                                        "a",
+                                        "  \"\"",
+                                        "    b",
+                                        "    c"};
+  CHECK(shown == wanted);
+}
+
 #if !TIDEMARK_HAS_TSAN() && !TIDEMARK_HAS_ASAN()  // which need more of a stack
 TEST_CASE("a path of 1,000 levels needs no more of the stack than one of two") {
   summary_sink s(nowhere());

@@ -200,14 +200,15 @@ class summary_tree {
   index find_or_add(std::string_view path) {
     index i = find(path);
     if (i != none) return i;
-    // What lies between it and the innermost that is known. No recursion: a path may have any depth.
+    // From the innermost that is known inwards. No recursion: a path may have any depth.
     std::size_t known = path.size();
-    while (i == none && known > 0) {
-      const std::size_t slash = path.rfind('/', known - 1);
-      known = slash == std::string_view::npos ? 0 : slash;
-      if (known > 0) i = find(path.substr(0, known));
+    bool is_outermost = false;  // no part of it is known
+    while (i == none && !is_outermost) {
+      const std::size_t slash = known == 0 ? std::string_view::npos : path.rfind('/', known - 1);
+      is_outermost = slash == std::string_view::npos;
+      known = is_outermost ? 0 : slash;
+      if (!is_outermost) i = find(path.substr(0, known));  // maybe the empty one: a scope without a name
     }
-    bool is_outermost = i == none;
     while (known < path.size() || is_outermost) {
       const std::size_t slash = path.find('/', is_outermost ? 0 : known + 1);
       known = slash == std::string_view::npos ? path.size() : slash;
