@@ -72,12 +72,12 @@ class TIDEMARK_EXPORT domain_node {
     return {};
   }
 
-  /// Whether there is a limit here or around, or so much that a number may not hold more.
+  /// Whether there is a limit here or around, or so much that a number may not hold more. One that is set meanwhile holds for
+  /// what comes next, and nobody allocates half of what a number holds at once.
   [[nodiscard]] bool is_limited() const noexcept {
     for (const domain_node* d = this; d != nullptr; d = d->parent_) {
-      if (d->limit_.load(std::memory_order_relaxed) >= 0)
-        return true;  // a limit set meanwhile holds for what comes next
-      if (TIDEMARK_UNLIKELY(d->is_vast_.load(std::memory_order_relaxed))) return true;  // nobody allocates the rest at once
+      const bool has_limit = d->limit_.load(std::memory_order_relaxed) >= 0;  // a hint: asked again under the lock
+      if (has_limit || TIDEMARK_UNLIKELY(d->is_vast_.load(std::memory_order_relaxed))) return true;  // likewise
     }
     return false;
   }
