@@ -113,6 +113,48 @@ int main(int argc, char** argv) {
   return 7;
 }
 '''
+# One with scopes and without a hook, whose memory runs out while the library adds them up. Another thread's scope comes later.
+STARVED = '''#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <sys/resource.h>
+#include <tidemark/tidemark.hpp>
+int main() {
+  std::setvbuf(stdout, nullptr, _IONBF, 0);
+  { tidemark::scope warm("warm"); }
+  std::atomic<bool> is_over{false};
+  std::thread later([&] {
+    while (!is_over) std::this_thread::yield();
+    tidemark::scope s("later");
+  });
+  rlimit room{};
+  getrlimit(RLIMIT_AS, &room);
+  room.rlim_cur = 400u << 20;
+  setrlimit(RLIMIT_AS, &room);
+  void* kept = nullptr;  // a list of all there is but a few small blocks
+  for (std::size_t n = 64 << 20; n >= 8192; n /= 2) {
+    while (void** p = static_cast<void**>(std::malloc(n))) {
+      *p = kept;
+      kept = p;
+    }
+  }
+  for (int i = 0; i < 300; ++i) {
+    char name[200];
+    std::snprintf(name, sizeof name, "scope %d with a name that is long enough for a block of its own", i);
+    tidemark::scope s(name);
+  }
+  while (kept != nullptr) {
+    void* next = *static_cast<void**>(kept);
+    std::free(kept);
+    kept = next;
+  }
+  is_over = true;
+  later.join();
+  std::puts(tidemark::self().dropped_records > 0 ? "dropped" : "nothing was refused");
+  return 7;
+}
+'''
 problems = []
 
 
@@ -167,6 +209,15 @@ def check_scopes(compiler, folder):
            'and a fork child its own', texts)
     told = run(PRELOAD, scoped, 'why')
     expect(told.stdout == 'counted\n', 'the scopes of a program without a hook have readings', told.stdout)
+
+    try:
+        starved = run(PRELOAD, build(compiler, folder, 'starved', STARVED), timeout=60)
+        expect(starved.returncode == 7 and starved.stdout == 'dropped\n', 'a program whose memory runs out goes on',
+               starved.stdout + starved.stderr)
+        expect(row(starved.stderr, 'later')[1] == '1' and row(starved.stderr, 'warm')[1] == '1',
+               'and the scopes before and after are in the summary', starved.stderr)
+    except subprocess.TimeoutExpired:
+        expect(False, 'the scopes of a program whose memory runs out do not wait for ever')
 
     # The headers of another version: the first to be searched has another ledger.
     other = folder / 'other' / 'tidemark' / 'core'
