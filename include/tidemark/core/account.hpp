@@ -230,6 +230,12 @@ class shared_account {
     return read_locked(w, settle_bytes);
   }
 
+  /// What is live now, as of this moment: what is allocated and freed meanwhile is in it or not.
+  [[nodiscard]] std::int64_t live_now() noexcept {
+    const spin_guard held(lock_);
+    return live();
+  }
+
   /// Since the process began; the peak since the last `reset_peak()`.
   [[nodiscard]] usage lifetime(std::int64_t settle_bytes) noexcept {
     const spin_guard held(lock_);
@@ -258,6 +264,7 @@ class shared_account {
     const std::uint64_t ticket = t.ticket;
     t = task_account{};
     t.ticket = ticket;
+    t.windows.restart(t.window);
     for (const task_seat* s = by.newest_seat_; s != nullptr && t.parent == nullptr; s = s->older) {
       if (s->is_valid()) t.parent = s->task;
     }
@@ -273,8 +280,8 @@ class shared_account {
   window_usage close_task(task_account& t, thread_account* by, std::int64_t settle_bytes) noexcept {
     if (by != nullptr) by->settle();
     const spin_guard held(lock_);
-    const window_usage u = read_task_locked(t, by, settle_bytes);
-    ++t.ticket;
+    const window_usage u = read_task_locked(t, t.window, by, settle_bytes);
+    ++t.ticket;  // and with it goes every other window over it
     for (task_account* other = newest_task_; other != nullptr; other = other->older) {
       if (other->parent == &t) other->parent = t.parent;
     }
@@ -286,7 +293,35 @@ class shared_account {
   [[nodiscard]] window_usage read_task(task_account& t, thread_account* by, std::int64_t settle_bytes) noexcept {
     if (by != nullptr) by->settle();
     const spin_guard held(lock_);
-    return read_task_locked(t, by, settle_bytes);
+    return read_task_locked(t, t.window, by, settle_bytes);
+  }
+
+  /// One more window over a task. False: the task is over.
+  [[nodiscard]] bool open_in_task(task_account& t, std::uint64_t ticket, window_node& w, thread_account* by) noexcept {
+    if (by != nullptr) by->settle();
+    const spin_guard held(lock_);
+    if (t.ticket != ticket) return false;
+    fold(t);
+    w.entry = w.peak = live(t);
+    w.largest = 0;
+    w.totals_at_entry = totals(t);
+    w.users = t.balance.users;
+    t.windows.push(w);
+    return true;
+  }
+  /// False: the task is over, and the window with it.
+  [[nodiscard]] bool read_in_task(task_account& t, std::uint64_t ticket, const window_node& w, thread_account* by,
+                                  std::int64_t settle_bytes, window_usage& u) noexcept {
+    if (by != nullptr) by->settle();
+    const spin_guard held(lock_);
+    if (t.ticket != ticket) return false;
+    u = read_task_locked(t, w, by, settle_bytes);
+    return true;
+  }
+  void close_in_task(task_account& t, std::uint64_t ticket, window_node& w) noexcept {
+    const spin_guard held(lock_);
+    if (t.ticket != ticket) return;
+    t.windows.remove(w);
   }
 
   /// `by` works for the task and its ancestors from now on, with a seat from `make()` in each. Returns the first; null where
@@ -360,20 +395,30 @@ class shared_account {
     return u;
   }
 
-  [[nodiscard]] static window_usage read_task_locked(task_account& t, const thread_account* by,
-                                                     std::int64_t settle_bytes) noexcept {
-    t.balance.hand_to(t.window);
+  static void fold(task_account& t) noexcept {
+    for (window_node* w = t.windows.newest(); w != nullptr; w = w->older) t.balance.hand_to(*w);
     t.balance.start_afresh();
-    std::int64_t live = t.balance.bytes;
-    event_totals now = t.of_those_who_left;
-    for (const task_seat* s = t.members; s != nullptr; s = s->next) {
-      live += s->thread->pending_.load();
-      now += events_of(*s);
-    }
-    window_usage u = usage_of(t.window, live, now);
+  }
+  [[nodiscard]] static std::int64_t live(const task_account& t) noexcept {
+    std::int64_t sum = t.balance.bytes;
+    for (const task_seat* s = t.members; s != nullptr; s = s->next) sum += s->thread->pending_.load();
+    return sum;
+  }
+  [[nodiscard]] static event_totals totals(const task_account& t) noexcept {
+    event_totals sum = t.of_those_who_left;
+    for (const task_seat* s = t.members; s != nullptr; s = s->next) sum += events_of(*s);
+    return sum;
+  }
+
+  [[nodiscard]] static window_usage read_task_locked(task_account& t, const window_node& w, const thread_account* by,
+                                                     std::int64_t settle_bytes) noexcept {
+    fold(t);
+    window_usage u = usage_of(w, live(t), totals(t));
     for (const task_seat* s = t.members; s != nullptr; s = s->next) raise_to_unsettled(u.largest_bytes, *s->thread);
-    const bool is_alone = t.window.users <= 1 && (t.members == nullptr || t.members->thread == by);
-    u.error_bound_bytes = is_alone ? 0 : 2 * t.window.users * settle_bytes;
+    if (u.largest_bytes > u.allocated_bytes)
+      u.largest_bytes = u.allocated_bytes;  // that one was from before the window
+    const bool is_alone = w.users <= 1 && (t.members == nullptr || t.members->thread == by);
+    u.error_bound_bytes = is_alone ? 0 : 2 * w.users * settle_bytes;
     return u;
   }
 

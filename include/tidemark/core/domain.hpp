@@ -24,6 +24,7 @@
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/bytes.hpp>
 #include <tidemark/core/detail/domain_node.hpp>
+#include <tidemark/core/detail/gate_keeper.hpp>
 #include <tidemark/core/detail/names.hpp>
 #include <tidemark/core/detail/os_message.hpp>
 #include <tidemark/core/detail/os_module.hpp>
@@ -129,10 +130,19 @@ inline namespace TIDEMARK_ERROR_TAG {
 }
 
 /// Room for an allocation that may still fail: given back unless it is committed. Where there is no limit, nothing is kept.
+/// The gate is asked first; what the upstream allocates meanwhile is the same allocation.
 class reservation {
  public:
-  /// Throws: `over_budget`.
-  reservation(domain_node& node, std::int64_t bytes) : node_(node), bytes_(bytes), is_held_(node.is_limited()) {
+  /// Throws: `over_budget`; `std::bad_alloc` where the gate refuses.
+  reservation(domain_node& node, std::int64_t bytes)
+      : gate_({static_cast<std::uint64_t>(bytes), 0, &node, allocation_caller::tracked}),
+        node_(node),
+        bytes_(bytes),
+        is_held_(node.is_limited()) {
+    if (TIDEMARK_UNLIKELY(!gate_.is_open())) {
+      is_held_ = false;
+      raise_bad_alloc();
+    }
     if (!is_held_) return;
     if (const budget_refusal refused = node.try_reserve(bytes)) raise_over_budget(refused, bytes);
   }
@@ -148,6 +158,7 @@ class reservation {
   reservation& operator=(const reservation&) = delete;
 
  private:
+  gate_passage gate_;
   domain_node& node_;
   std::int64_t bytes_;
   bool is_held_;

@@ -3,6 +3,8 @@
 // that users set.
 #pragma once
 
+#include <cstdint>
+
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/ledger.hpp>
 

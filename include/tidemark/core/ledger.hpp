@@ -45,6 +45,7 @@ struct hook_descriptor {
   std::int64_t settle_bytes;
   hook_start (*start)() noexcept;       // called once, before any block, on a thread whose word says that events pass
   void (*first_size_query)() noexcept;  // asks the allocator for a size, once per thread that will; null: never asks
+  void (*guard_all)(bool) noexcept;     // from now on every thread asks at the gate, or no longer; null: cannot refuse
 };
 
 }  // namespace detail
@@ -65,12 +66,15 @@ inline constexpr std::intptr_t word_gone = -2;        // the same, for the rest 
 inline constexpr std::intptr_t word_passing = -3;     // the library asks the allocator something: events pass uncounted
 inline constexpr std::intptr_t word_none = -4;        // no event yet
 
-struct delivery;  // core/sink: a call into a sink that this thread is inside
+struct delivery;     // core/sink: a call into a sink that this thread is inside
+struct gate_keeper;  // core/detail/gate_keeper: whom an allocation is asked of
 
 /// Plain, constant-initialised, without a destructor: usable at any time of a thread's life.
 struct thread_local_state {
   std::intptr_t word = word_none;
   int quiet_depth = 0;
+  int tracked_depth = 0;           // inside a tracked allocator whose allocation was asked for already
+  gate_keeper* keepers = nullptr;  // innermost first
   delivery* inside = nullptr;
 };
 
@@ -132,7 +136,10 @@ struct ledger_state {
   std::uint64_t process_id = 0;
   std::int64_t settle_bytes = 0;
   bool ask_sizes = false;
-  void (*first_size_query)() noexcept = nullptr;  // the hook's; a plugin does not see the hook itself
+  // The hook's; a plugin does not see the hook itself.
+  void (*first_size_query)() noexcept = nullptr;
+  void (*guard_all)(bool) noexcept = nullptr;
+  std::atomic<gate_keeper*> process_keeper{nullptr};  // asked by every thread
 
   std::atomic<int> phase{0};  // 0 untouched, 1 one thread prepares it, 2 ready, or as below
   hook_kind hook = hook_kind::none;
@@ -387,6 +394,7 @@ inline void find_hook() noexcept {
     ledger().hook_reason = s.reason;
     ledger().ask_sizes = s.ask_sizes;
     ledger().first_size_query = tidemark_hook.first_size_query;
+    ledger().guard_all = tidemark_hook.guard_all;
     return;
   }
   const hook_question answered = ask_operator_new();
@@ -462,7 +470,7 @@ TIDEMARK_COLD inline slot* begin_thread() noexcept {
   if (s == nullptr) {
     here.word = word_none;
   } else {
-    s->gate = here.quiet_depth > 0 ? gate_quiet : 0U;
+    s->gate = (here.quiet_depth > 0 ? gate_quiet : 0U) | (here.keepers != nullptr ? gate_guarded : 0U);
     if (ledger().ask_sizes) {
       // What an allocator allocates for its first query passes uncounted (gperftools' does); later ones go unguarded.
       here.word = word_passing;

@@ -45,7 +45,7 @@ bool find_allocator() noexcept {
   return true;
 }
 
-TIDEMARK_CONSTINIT common_paths common = paths<false, false>;
+TIDEMARK_CONSTINIT common_paths common(paths<false, false>);
 
 inline hook_start start() noexcept {
   static_cast<void>(has_allocator());
@@ -60,6 +60,6 @@ inline hook_start start() noexcept {
 
 extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
     &tidemark::detail::own_ledger, TIDEMARK_OPT_SETTLE_BYTES, tidemark::detail::hook::start,
-    tidemark::detail::hook::first_size_query};
+    tidemark::detail::hook::first_size_query, tidemark::detail::hook::guard_all<false>};
 
 #endif

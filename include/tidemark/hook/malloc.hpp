@@ -41,6 +41,7 @@
     #include <mm_malloc.h>  // its posix_memalign is not noexcept: clang takes that before a definition, and not after
   #endif
 
+  #include <tidemark/core/detail/gate_keeper.hpp>
   #include <tidemark/core/detail/os_message.hpp>
   #include <tidemark/hook/detail/block.hpp>
   #include <tidemark/hook/detail/bootstrap.hpp>
@@ -52,7 +53,7 @@ inline namespace v0 {
 namespace detail {
 namespace hook {
 
-TIDEMARK_CONSTINIT common_paths common = paths<false, true>;
+TIDEMARK_CONSTINIT common_paths common(paths<false, true>);
 
 /// Ends the program: a hook without an allocator below it has nothing to give.
 [[noreturn]] TIDEMARK_COLD inline void die_without(const char* name) noexcept {
@@ -112,7 +113,7 @@ bool find_allocator() noexcept {
 
 inline hook_start pass_all(const char* reason) noexcept {
   passes_all = true;
-  common = passing_paths<true>;
+  common.choose(passing_paths<true>);
   return {hook_kind::none, reason, false};
 }
 
@@ -157,6 +158,8 @@ TIDEMARK_ALWAYS_INLINE void* zeroed(std::size_t count, std::size_t size) noexcep
   std::size_t n = 0;
   if (__builtin_mul_overflow(count, size, &n) || n > largest_block) return fail_with(ENOMEM);
   if (TIDEMARK_UNLIKELY(!has_allocator())) return bootstrap.allocate(n);
+  const gate_passage gate({n, 0, nullptr, allocation_caller::c_family});
+  if (TIDEMARK_UNLIKELY(!gate.is_open())) return fail_with(ENOMEM);
   void* p = book_fresh(below.calloc(1, n + stamp_bytes), n);
   return TIDEMARK_LIKELY(p != nullptr) ? p : fail_with(ENOMEM);
 }
@@ -184,6 +187,9 @@ inline void* resized(void* old, std::size_t n) noexcept {
   const std::size_t usable = usable_bytes(old);
   stamp was{};
   const bool is_ours = find_stamp(was, old, usable);
+  const gate_passage gate =
+      n == 0 ? gate_passage() : gate_passage({n, is_ours ? was.size : 0, nullptr, allocation_caller::c_family});
+  if (TIDEMARK_UNLIKELY(!gate.is_open())) return fail_with(ENOMEM);
   const stamp_word kept = is_ours ? wipe_stamp(old, usable) : stamp_word{};
   // Whether realloc(p, 0) frees is for the allocator below to say; if it does, null is no failure.
   void* p = below.realloc(old, n == 0 ? 0 : n + stamp_bytes);
@@ -223,7 +229,7 @@ inline std::size_t usable_size(void* p) noexcept {
 
 extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
     &tidemark::detail::own_ledger, TIDEMARK_OPT_SETTLE_BYTES, tidemark::detail::hook::start,
-    tidemark::detail::hook::first_size_query};
+    tidemark::detail::hook::first_size_query, tidemark::detail::hook::guard_all<true>};
 
   // The C library's own declarations say `noexcept` or not.
   #if defined(__THROW)
@@ -254,7 +260,7 @@ TIDEMARK_DETAIL_C_FUNCTION int posix_memalign(void** out, std::size_t alignment,
                                               std::size_t n) TIDEMARK_DETAIL_C_THROW {
   if (!tidemark::detail::hook::is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
   const int saved = errno;
-  void* p = tidemark::detail::hook::try_allocate(n, alignment);
+  void* p = tidemark::detail::hook::allocate_or_enomem(n, alignment);
   errno = saved;
   if (p == nullptr) return ENOMEM;
   *out = p;

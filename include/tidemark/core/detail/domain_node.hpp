@@ -182,6 +182,11 @@ class TIDEMARK_EXPORT domain_node {
     windows_.remove(w);
     return usage_of(w, balance_.bytes, totals_);
   }
+  [[nodiscard]] window_usage read(const domain_window& w) noexcept {
+    const spin_guard held(lock_);
+    fold();
+    return usage_of(w, balance_.bytes, totals_);
+  }
   /// As a window that was open before the domain was made.
   [[nodiscard]] window_usage whole_life() noexcept {
     const spin_guard held(lock_);

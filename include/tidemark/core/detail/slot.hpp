@@ -24,7 +24,8 @@ inline constexpr std::uint32_t path_capacity = 65'536;
 
 /// What takes a thread off the fast path; kept in `slot::gate`.
 enum gate_flag : std::uint32_t {
-  gate_quiet = 1,  // blocks are the library's own, or hidden by the user
+  gate_quiet = 1,    // blocks are the library's own, or hidden by the user
+  gate_guarded = 2,  // a keeper of this thread is asked before each allocation
 };
 
 struct slot;

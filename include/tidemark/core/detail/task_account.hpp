@@ -44,11 +44,12 @@ struct settled_balance {
   }
 };
 
-/// One window over the threads that sit in it. Its memory is used again and never given back.
+/// Windows over the threads that sit in it: one over its whole life, and others. Its memory is used again and never given back.
 struct task_account {
   std::uint64_t ticket = 0;  // moves on when the task closes: seats and tokens of an earlier one are void
   settled_balance balance;
-  window_node window;
+  window_node window;   // from its opening to its close
+  window_list windows;  // that one, and those opened since
   event_totals of_those_who_left;
   task_seat* members = nullptr;    // seats that count
   task_account* parent = nullptr;  // the innermost open task of the thread that opened it

@@ -20,4 +20,4 @@ inline hook_start start_nothing() noexcept {
 }  // namespace tidemark
 
 extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
-    &tidemark::detail::own_ledger, 0, tidemark::detail::hook::start_nothing, nullptr};
+    &tidemark::detail::own_ledger, 0, tidemark::detail::hook::start_nothing, nullptr, nullptr};

@@ -2,12 +2,14 @@
 // The two common paths of an event, an allocation and a free, and the rare endings that they leave to.
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/gate_keeper.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/hook/detail/block.hpp>
 #include <tidemark/hook/detail/bootstrap.hpp>
@@ -19,7 +21,7 @@ namespace detail {
 namespace hook {
 
 /// An allocation off the common path: no clean slot, no memory at the first try, an absurd size, an alignment (0: none).
-/// Null where memory is out.
+/// Null where memory is out. The gate was asked.
 TIDEMARK_NOINLINE inline void* try_allocate(std::size_t n, std::size_t alignment) noexcept {
   if (n > largest_block) return nullptr;
   if (TIDEMARK_UNLIKELY(!has_allocator())) return bootstrap.allocate(n);
@@ -34,24 +36,29 @@ TIDEMARK_NOINLINE inline void* try_allocate(std::size_t n, std::size_t alignment
 }
 
 /// The operators' way: what is left when the new-handler gives up is null.
-TIDEMARK_NOINLINE inline void* new_slowly(std::size_t n, std::size_t alignment) {
+TIDEMARK_NOINLINE inline void* new_slowly(std::size_t n, std::size_t alignment, bool may_throw) {
+  gate_passage gate({n, 0, nullptr, may_throw ? allocation_caller::throwing_new : allocation_caller::nothrow_new});
   for (;;) {
-    if (void* p = try_allocate(n, alignment)) return p;
+    if (TIDEMARK_LIKELY(gate.is_open())) {
+      if (void* p = try_allocate(n, alignment)) return p;
+    }
     const std::new_handler handler = std::get_new_handler();
     if (handler == nullptr) return nullptr;
     handler();
+    gate.ask_again();
   }
 }
 
 TIDEMARK_NOINLINE inline void* new_or_bad_alloc(std::size_t n, std::size_t alignment) {
-  void* p = new_slowly(n, alignment);
+  void* p = new_slowly(n, alignment, true);
   if (p == nullptr) std::__throw_bad_alloc();
   return p;
 }
 
 /// The C family's way.
 TIDEMARK_NOINLINE inline void* allocate_or_enomem(std::size_t n, std::size_t alignment) noexcept {
-  void* p = try_allocate(n, alignment);
+  const gate_passage gate({n, 0, nullptr, allocation_caller::c_family});
+  void* p = TIDEMARK_LIKELY(gate.is_open()) ? try_allocate(n, alignment) : nullptr;
   if (p == nullptr) errno = ENOMEM;
   return p;
 }
@@ -138,8 +145,8 @@ TIDEMARK_NOINLINE void release(void* p) noexcept {
   real_free(p);
 }
 
-/// Which of the two, chosen before any thread has a slot; until then each goes the slow way.
-struct common_paths {
+/// Which of the two, and the slow ones in their place.
+struct path_set {
   void* (*allocate)(std::size_t);               // as `operator new`
   void* (*try_allocate)(std::size_t) noexcept;  // as `malloc`
   void (*release)(void*) noexcept;
@@ -147,14 +154,45 @@ struct common_paths {
 
 /// `Bootstrapped`: some blocks may be from before the allocator below was found.
 template <bool Ask, bool Bootstrapped>
-inline constexpr common_paths paths{allocate<Ask, new_or_bad_alloc>, allocate<Ask, allocate_or_enomem>,
-                                    release<Ask, Bootstrapped>};
+inline constexpr path_set paths{allocate<Ask, new_or_bad_alloc>, allocate<Ask, allocate_or_enomem>,
+                                release<Ask, Bootstrapped>};
 
 /// Nothing is counted or stamped.
 template <bool Bootstrapped>
-inline constexpr common_paths passing_paths{[](std::size_t n) { return new_or_bad_alloc(n, 0); },
-                                            [](std::size_t n) noexcept { return allocate_or_enomem(n, 0); },
-                                            release_slowly<Bootstrapped>};
+inline constexpr path_set passing_paths{[](std::size_t n) { return new_or_bad_alloc(n, 0); },
+                                        [](std::size_t n) noexcept { return allocate_or_enomem(n, 0); },
+                                        release_slowly<Bootstrapped>};
+
+/// Every allocation asks at the gate.
+template <bool Ask, bool Bootstrapped>
+inline constexpr path_set guarded_paths{passing_paths<Bootstrapped>.allocate, passing_paths<Bootstrapped>.try_allocate,
+                                        release<Ask, Bootstrapped>};
+
+/// The paths in use. Chosen before any thread has a slot, until when each goes the slow way; exchanged while something
+/// guards the heap of every thread.
+class common_paths {
+ public:
+  constexpr explicit common_paths(const path_set& set) noexcept
+      : allocate_(set.allocate), try_allocate_(set.try_allocate), release_(set.release) {}
+
+  void choose(const path_set& set) noexcept {
+    // Relaxed: each is right with every other; whoever opens a guard waits for no thread.
+    allocate_.store(set.allocate, std::memory_order_relaxed);
+    try_allocate_.store(set.try_allocate, std::memory_order_relaxed);
+    release_.store(set.release, std::memory_order_relaxed);
+  }
+
+  TIDEMARK_ALWAYS_INLINE void* allocate(std::size_t n) { return allocate_.load(std::memory_order_relaxed)(n); }
+  TIDEMARK_ALWAYS_INLINE void* try_allocate(std::size_t n) noexcept {
+    return try_allocate_.load(std::memory_order_relaxed)(n);
+  }
+  TIDEMARK_ALWAYS_INLINE void release(void* p) noexcept { release_.load(std::memory_order_relaxed)(p); }
+
+ private:
+  std::atomic<void* (*)(std::size_t)> allocate_;
+  std::atomic<void* (*)(std::size_t) noexcept> try_allocate_;
+  std::atomic<void (*)(void*) noexcept> release_;
+};
 
 extern common_paths common;  // the hook header defines it
 
@@ -162,20 +200,29 @@ extern common_paths common;  // the hook header defines it
 template <bool Bootstrapped>
 [[nodiscard]] bool choose_paths() noexcept {
   const bool must_ask = !chunk_words_agree();
-  if (must_ask) common = paths<true, Bootstrapped>;
+  if (must_ask) common.choose(paths<true, Bootstrapped>);
   return must_ask;
+}
+
+template <bool Bootstrapped>
+void guard_all(bool is_guarded) noexcept {
+  if (own_ledger.ask_sizes) {
+    common.choose(is_guarded ? guarded_paths<true, Bootstrapped> : paths<true, Bootstrapped>);
+  } else {
+    common.choose(is_guarded ? guarded_paths<false, Bootstrapped> : paths<false, Bootstrapped>);
+  }
 }
 
 // The nothrow forms must swallow the bad_alloc that a new-handler may throw.
 TIDEMARK_NOINLINE inline void* nothrow_new(std::size_t n, std::size_t alignment) noexcept {
 #if TIDEMARK_HAS_EXCEPTIONS()
   try {
-    return new_slowly(n, alignment);
+    return new_slowly(n, alignment, false);
   } catch (...) {
     return nullptr;
   }
 #else
-  return new_slowly(n, alignment);
+  return new_slowly(n, alignment, false);
 #endif
 }
 

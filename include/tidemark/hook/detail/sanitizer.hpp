@@ -8,6 +8,7 @@
 
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/gate_keeper.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/stamp.hpp>
 #include <tidemark/hook/detail/booking.hpp>
@@ -68,6 +69,8 @@ TIDEMARK_DETAIL_CALLED_BY_SANITIZER inline void on_sanitizer_malloc(const volati
     if (is_hidden) return count_quiet_birth(s, n);
     if (!try_count_birth(s, n)) s.account.settle_allocated(n);
   });
+  // It is allocated: nothing can be refused any more, but whoever watches is told.
+  static_cast<void>(gate_passage({n, 0, nullptr, allocation_caller::told}));
 }
 
 TIDEMARK_DETAIL_CALLED_BY_SANITIZER inline void on_sanitizer_free(const volatile void* p) {
@@ -96,4 +99,5 @@ inline hook_start start_listening() noexcept {
 #undef TIDEMARK_DETAIL_CALLED_BY_SANITIZER
 
 extern "C" TIDEMARK_EXPORT const tidemark::detail::hook_descriptor tidemark_hook = {
-    &tidemark::detail::own_ledger, TIDEMARK_OPT_SETTLE_BYTES, tidemark::detail::hook::start_listening, nullptr};
+    &tidemark::detail::own_ledger, TIDEMARK_OPT_SETTLE_BYTES, tidemark::detail::hook::start_listening, nullptr,
+    nullptr};
