@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// Guards are keepers of this thread, from their making to their end; and why they could keep nothing here.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include <tidemark/config/config.hpp>
+#include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/gate_keeper.hpp>
+#include <tidemark/core/detail/os_message.hpp>
+#include <tidemark/core/detail/raise.hpp>
+#include <tidemark/core/gate.hpp>
+#include <tidemark/core/ledger.hpp>
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+namespace checks {
+
+template <class... Parts>
+[[nodiscard]] std::string joined(const Parts&... parts) {
+  std::string text;
+  ((text += parts), ...);
+  return text;
+}
+
+inline namespace TIDEMARK_TAG {
+
+/// Whether the hook can refuse an allocation of this thread. Empty: it can.
+[[nodiscard]] inline std::string why_no_refusal() {
+  if (hook_state() == hook_kind::none) return std::string(hook_reason());
+  if (hook_state() == hook_kind::sanitizer) {
+    return "the sanitizer allocates, and tells the hook afterwards: nothing can be refused. Run this check in a build "
+           "without it; under hook/global_new.hpp with g++, -DTIDEMARK_OPT_SANITIZER_HOOKS=0 counts and refuses there "
+           "too";
+  }
+  if (current_slot() == nullptr) return "this thread has no account: it is ending, or memory ran out";
+  return {};
+}
+
+/// Raises std::logic_error where it cannot.
+inline void require_refusal(const char* who) {
+  const quiet hidden;
+  const std::string why = why_no_refusal();
+  if (!why.empty()) raise_logic_error(joined("tidemark::testing::", who, " has no effect here: ", why).c_str());
+}
+
+/// Raises std::logic_error where allocations are not even seen.
+inline void require_sight(const char* who) {
+  const quiet hidden;
+  if (hook_state() != hook_kind::none) return;
+  raise_logic_error(joined("tidemark::testing::", who, " has no effect here: ", hook_reason()).c_str());
+}
+
+}  // namespace TIDEMARK_TAG
+
+/// A keeper of the thread that opens it.
+class thread_guard : public gate_keeper {
+ protected:
+  thread_guard() = default;
+  ~thread_guard() { close(); }
+
+  void open() noexcept {
+    open_gate_keeper(*this);
+    is_open_ = true;
+  }
+  void close() noexcept {
+    if (!is_open_) return;
+    is_open_ = false;
+    if (close_gate_keeper(*this)) return;
+    // The thread that has it in its list would go on to call what is no longer there.
+    os::say("a guard of tidemark::testing was closed on another thread than the one that opened it");
+    std::abort();
+  }
+
+ private:
+  bool is_open_ = false;
+};
+
+}  // namespace checks
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark

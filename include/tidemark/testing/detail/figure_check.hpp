@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+// A check of one figure: how often the body runs, and the judgement at the end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <tidemark/config/platform.hpp>
+#include <tidemark/core/gate.hpp>
+#include <tidemark/core/location.hpp>
+#include <tidemark/core/reading.hpp>
+#include <tidemark/core/usage.hpp>
+#include <tidemark/scope/meter/resident.hpp>
+#include <tidemark/testing/detail/enforcement.hpp>
+#include <tidemark/testing/detail/extent_window.hpp>
+#include <tidemark/testing/detail/words.hpp>
+#include <tidemark/testing/extent.hpp>
+#include <tidemark/testing/verdict.hpp>
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+namespace checks {
+
+enum class figure {
+  peak_growth,
+  allocations_exactly,
+  allocations_at_most,
+  allocated_bytes,
+  left_behind,
+  resident_growth
+};
+
+/// What a check expects, and the name that errors call it.
+struct expectation {
+  figure what;
+  std::int64_t limit;
+  const char* name;
+};
+
+/// A check that nothing could be seen of.
+[[nodiscard]] inline testing::verdict unchecked(const location& where, std::string_view why) {
+  testing::verdict v;
+  v.usage.counts_events = false;
+  v.message = message_lines(where, "not checked, and so not passed").add("because", why).text();
+  return v;
+}
+
+inline namespace TIDEMARK_TAG {
+
+class figure_check {
+ public:
+  /// Raises std::invalid_argument for a negative limit.
+  figure_check(const expectation& expected, const testing::extent& over, const location& where)
+      : expected_(expected), over_(over), where_(where) {
+    if (expected.limit >= 0) return;
+    const quiet hidden;
+    raise_invalid_argument(
+        joined("tidemark::testing::", expected.name, ": the limit is negative: ", std::to_string(expected.limit))
+            .c_str());
+  }
+  figure_check(const figure_check&) = delete;
+  figure_check& operator=(const figure_check&) = delete;
+
+  /// Whether the body runs (again).
+  [[nodiscard]] bool next() {
+    if (is_over_) return false;
+    if (is_last_run()) {
+      finish();
+      return false;
+    }
+    ++runs_;
+    if (expected_.what == figure::resident_growth) {
+      resident_.emplace();
+      return true;
+    }
+    if (runs_ == 1) why_absent_ = why_unseen(over_);
+    window_.emplace(over_);
+    return true;
+  }
+
+  /// The body was left before its end: `how` says by what. One that was left on purpose is judged by what it did.
+  void is_left(const char* how, bool on_purpose) {
+    if (is_over_) return;
+    if (!on_purpose || !is_last_run()) left_ = how;
+    finish();
+  }
+
+  [[nodiscard]] testing::verdict verdict() const {
+    const quiet hidden;
+    if (!why_absent_.empty()) return unchecked(where_, why_absent_);
+    testing::verdict v;
+    v.usage = usage_;
+    v.ok = holds() && left_ == nullptr;
+    message_lines lines(where_, v.ok ? "holds" : headline());
+    lines.add("expected", expected_text());
+    lines.add("measured", measured_text());
+    if (left_ != nullptr) lines.add("but", is_last_run() ? left_ : joined(left_, " in the first of two runs"));
+    v.message = lines.add_figures(usage_, whose()).text();
+    return v;
+  }
+
+ private:
+  [[nodiscard]] bool is_last_run() const noexcept { return runs_ == (expected_.what == figure::left_behind ? 2 : 1); }
+
+  void finish() {
+    const reading<window_usage> read = resident_ ? resident_->usage() : window_->usage();
+    resident_.reset();
+    window_.reset();
+    is_over_ = true;
+    if (read) {
+      usage_ = *read;
+    } else if (why_absent_.empty()) {
+      why_absent_ = read.why();
+    }
+  }
+
+  [[nodiscard]] std::uint64_t limit() const noexcept { return static_cast<std::uint64_t>(expected_.limit); }
+  // The entry and the peak are each off by that much, and a check must not hold by it.
+  [[nodiscard]] std::int64_t doubt() const noexcept {
+    return expected_.what == figure::peak_growth ? 2 * usage_.error_bound_bytes : 0;
+  }
+  [[nodiscard]] std::int64_t blocks_left() const noexcept {
+    return static_cast<std::int64_t>(usage_.allocations - usage_.deallocations);
+  }
+  [[nodiscard]] std::int64_t bytes_left() const noexcept {
+    return static_cast<std::int64_t>(usage_.allocated_bytes - usage_.freed_bytes);
+  }
+
+  [[nodiscard]] bool holds() const noexcept {
+    switch (expected_.what) {
+      case figure::peak_growth:
+      case figure::resident_growth:
+        return usage_.peak_growth() <= expected_.limit - doubt();
+      case figure::allocations_exactly:
+        return usage_.allocations == limit();
+      case figure::allocations_at_most:
+        return usage_.allocations <= limit();
+      case figure::allocated_bytes:
+        return usage_.allocated_bytes <= limit();
+      case figure::left_behind:
+        break;
+    }
+    return blocks_left() == 0 && bytes_left() == 0;
+  }
+
+  [[nodiscard]] std::string headline() const {
+    if (holds()) return "left before its end";
+    switch (expected_.what) {
+      case figure::peak_growth:
+        return usage_.peak_growth() <= expected_.limit ? "the peak may be too high" : "the peak is too high";
+      case figure::resident_growth:
+        return "the resident set grows too much";
+      case figure::allocations_exactly:
+        return usage_.allocations > limit() ? "too many allocations" : "too few allocations";
+      case figure::allocations_at_most:
+        return expected_.limit == 0 ? "allocates, and must not" : "too many allocations";
+      case figure::allocated_bytes:
+        return "too many bytes are allocated";
+      case figure::left_behind:
+        break;
+    }
+    return blocks_left() > 0 || bytes_left() > 0 ? "leaves memory behind" : "frees more than it allocates";
+  }
+
+  [[nodiscard]] std::string expected_text() const {
+    switch (expected_.what) {
+      case figure::peak_growth:
+        return "a peak of at most " + exact_bytes(expected_.limit) + " above the entry";
+      case figure::resident_growth:
+        return "a resident set of at most " + exact_bytes(expected_.limit) + " above the entry";
+      case figure::allocations_exactly:
+        return "exactly " + counted(limit(), "allocation");
+      case figure::allocations_at_most:
+        return expected_.limit == 0 ? std::string("no allocation") : "at most " + counted(limit(), "allocation");
+      case figure::allocated_bytes:
+        return "at most " + exact_bytes(expected_.limit) + " allocated, freed or not";
+      case figure::left_behind:
+        break;
+    }
+    return "after a first run to warm up, a second one leaves as many blocks and bytes as it found";
+  }
+
+  [[nodiscard]] std::string measured_text() const {
+    switch (expected_.what) {
+      case figure::peak_growth:
+      case figure::resident_growth:
+        return growth_text();
+      case figure::allocations_exactly:
+      case figure::allocations_at_most:
+        return counted(usage_.allocations, "allocation") + ", " + exact_bytes(usage_.allocated_bytes) + " together";
+      case figure::allocated_bytes:
+        return exact_bytes(usage_.allocated_bytes) + " in " + counted(usage_.allocations, "allocation");
+      case figure::left_behind:
+        break;
+    }
+    if (blocks_left() == 0 && bytes_left() == 0) return "nothing is left behind";
+    if (blocks_left() >= 0 && bytes_left() >= 0) {
+      return counted(magnitude(blocks_left()), "block") + " and " + exact_bytes(bytes_left()) + " more than before";
+    }
+    return joined(blocks_left() < 0 ? "-" : "", counted(magnitude(blocks_left()), "block"), " and ",
+                  exact_bytes(bytes_left()), " against before: it frees what was there, or another thread's");
+  }
+
+  [[nodiscard]] std::string growth_text() const {
+    const std::int64_t growth = usage_.peak_growth();
+    std::string text = exact_bytes(growth) + " above the entry";
+    if (growth > expected_.limit) return text + ", " + exact_bytes(growth - expected_.limit) + " too much";
+    if (holds()) return text;
+    return text + ", but several threads ran, and it is known within " + exact_bytes(doubt()) +
+           " only: raise the limit by that much, or build the hook's file with -DTIDEMARK_OPT_SETTLE_BYTES=0, which "
+           "makes it exact";
+  }
+
+  [[nodiscard]] std::string whose() const {
+    return expected_.what == figure::resident_growth ? "the resident set of the whole process" : owner_of(over_);
+  }
+
+  expectation expected_;
+  testing::extent over_;
+  location where_;
+  int runs_ = 0;
+  bool is_over_ = false;
+  const char* left_ = nullptr;
+  std::string_view why_absent_;  // texts of the library are kept for ever
+  window_usage usage_;
+  std::optional<extent_window> window_;
+  std::optional<meter::resident::window> resident_;
+};
+
+}  // namespace TIDEMARK_TAG
+}  // namespace checks
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark
