@@ -20,6 +20,12 @@ HOSTILE = ('min max check verify assert I slots signals emit foreach linux unix 
            'interface').split()
 SYSTEM_INCLUDE = re.compile(r'^\s*#\s*include\s*<((?!tidemark/)[^>]+)>', re.M)
 
+# A binding needs what it binds to, and one file has one test framework.
+BINDINGS = {'tidemark/testing/doctest.hpp': 'doctest/doctest.h', 'tidemark/testing/gtest.hpp': 'gtest/gtest.h',
+            'tidemark/testing/catch2.hpp': 'catch2/catch.hpp', 'tidemark/bridge/benchmark.hpp': 'benchmark/benchmark.h'}
+# What macros of the library expand to.
+HELPERS = re.compile(r'TIDEMARK_DETAIL_(JOIN|JOIN_AGAIN|CHECK\w*|LEAVE_TEST)$')
+
 # Headers that declare what a hook defines.
 AFTER = ''.join(f'#if __has_include(<{i}>)\n#include <{i}>\n#endif\n'
                 for i in ('mm_malloc.h', 'immintrin.h', 'malloc.h', 'stdlib.h', 'cstdlib', 'new', 'pthread.h'))
@@ -44,15 +50,24 @@ def macros_of(command, source):
 def main():
     command = sys.argv[1:]
     headers = sorted(p.relative_to(INCLUDE).as_posix() for p in INCLUDE.rglob('*.hpp'))
+    missing = [h for h, needed in BINDINGS.items() if h in headers and compiler_says(command, f'#include <{needed}>\n', ['-fsyntax-only'])]
+    for h in missing:
+        print(f'{h}: left out, <{BINDINGS[h]}> is not installed')
+    # Without a framework there is nothing that the macros could tell.
+    headers = [h for h in headers if h not in missing and h != 'tidemark/testing/detail/macros.hpp']
     public = [h for h in headers if '/detail/' not in h]
     jobs = {}
     for h in headers:
         once = f'#include <{h}>\n'
         jobs[f'{h} alone and twice'] = (once * 2 + 'int main() { return 0; }\n', ['-fsyntax-only', *STRICT])
-    # The two hooks define the same operators: each unit has one.
+    # The two hooks define the same operators, and the bindings the same macros: each unit has one of either.
     hooks = [h for h in public if h.startswith('tidemark/hook/')]
-    others = ''.join(f'#include <{h}>\n' for h in public if h not in hooks)
-    units = {h: f'#include <{h}>\n' + others for h in hooks}
+    frameworks = [h for h in public if h in BINDINGS and h.startswith('tidemark/testing/')]
+    others = ''.join(f'#include <{h}>\n' for h in public if h not in hooks + frameworks)
+    units = {}
+    for i in range(max(len(hooks), len(frameworks))):
+        both = [hooks[i % len(hooks)], *(frameworks[i % len(frameworks):][:1])] if frameworks else [hooks[i % len(hooks)]]
+        units[' and '.join(both)] = ''.join(f'#include <{h}>\n' for h in both) + others
     # The standard's own headers use these words as names, and the user has included them before.
     system = sorted({i for h in headers for i in SYSTEM_INCLUDE.findall((INCLUDE / h).read_text())
                      if '/file_stdio' not in h})
@@ -75,7 +90,7 @@ def main():
     if strangers:
         problems.append(f'macros that do not begin with TIDEMARK_: {" ".join(sorted(strangers))}')
     helpers = [m for m in left if m.startswith('TIDEMARK_DETAIL_')
-               and m not in ('TIDEMARK_DETAIL_JOIN', 'TIDEMARK_DETAIL_JOIN_AGAIN')]
+               and not HELPERS.match(m)]
     if helpers:
         problems.append(f'helper macros left defined: {" ".join(sorted(helpers))}')
     print('\n'.join(problems) if problems else f'{len(headers)} headers, {len(jobs)} compilations, no complaint')

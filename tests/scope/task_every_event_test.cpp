@@ -14,5 +14,7 @@ TEST_CASE("random traces of tasks are exact where every event settles") {
     const task_traces::tally seen = task_traces::run(threads * 1'000, 40, threads);
     CHECK(seen.exact == seen.readings);
     CHECK(seen.of_several_threads > 100);
+    CHECK(seen.windows > 100);
+    CHECK(seen.windows_of_ended_tasks > 10);
   }
 }

@@ -11,12 +11,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include <pthread.h>
 
 #include <tidemark/scope/task.hpp>
+#include <tidemark/testing/detail/extent_window.hpp>
 
 #include "dice.hpp"
 #include "heap_block.hpp"
@@ -52,6 +54,16 @@ struct true_task {
   std::int64_t live = 0, peak = 0;
   std::uint64_t allocations = 0, deallocations = 0, allocated_bytes = 0, freed_bytes = 0, largest = 0;
   std::int64_t most_members = 0;
+};
+
+/// What is true of a window over a task that someone else opened.
+struct true_window {
+  int task = -1;
+  true_task at_entry;
+  std::int64_t peak = 0;
+  std::uint64_t largest = 0;
+  std::int64_t most_members = 0;
+  bool is_opened_alone = false;  // by the task's only thread, or where it had none
 };
 
 /// What a thread has open: a task of its own, or a join.
@@ -96,6 +108,7 @@ struct true_thread {
 struct tally {
   std::uint64_t readings = 0, exact = 0, of_several_threads = 0, nested = 0, closed_elsewhere = 0,
                 closed_with_workers = 0;
+  std::uint64_t windows = 0, windows_of_ended_tasks = 0;
   std::uint64_t joined_twice = 0, void_tokens = 0, left_elsewhere = 0, left_after_thread = 0, threads_ended = 0;
 };
 
@@ -135,6 +148,9 @@ class world {
     for (std::size_t place = 0; place < task_places; ++place) {
       if (scopes_[place].has_value()) close(place, most_threads);
     }
+    for (std::size_t w = 0; w < window_places; ++w) {
+      if (windows_[w].has_value()) close_window(w, most_threads);
+    }
     for (std::size_t j = 0; j < join_places; j += 2) leave(j, most_threads);  // the others live into the next trace
     for (heap_block& b : blocks_) {
       if (b.is_live()) b.free();
@@ -154,6 +170,7 @@ class world {
   static constexpr std::size_t most_threads = 8;
   static constexpr std::size_t task_places = 6;
   static constexpr std::size_t join_places = 20;
+  static constexpr std::size_t window_places = 8;
   static constexpr std::size_t block_count = 48;
   static constexpr int most_tasks = 64;
   static constexpr std::int64_t settle_bytes = TIDEMARK_OPT_SETTLE_BYTES;
@@ -220,7 +237,7 @@ class world {
   // ---- one step ----
 
   void act(std::size_t self) {
-    const std::uint64_t x = random_.below(100);
+    const std::uint64_t x = random_.below(104);
     const std::size_t place = random_.below(task_places);
     const std::size_t j = random_.below(join_places);
     const std::size_t b = random_.below(block_count);
@@ -232,8 +249,11 @@ class world {
       if (scopes_[place].has_value()) close(place, self);
     } else if (x < 84) {
       if (!joins_[j].has_value()) join(j, self);
-    } else if (x < 91) {
+    } else if (x < 89) {
       leave(j, self);
+    } else if (x < 95) {
+      const std::size_t w = random_.below(window_places);
+      windows_[w].has_value() ? close_window(w, self) : open_window(w, place, self);
     } else if (scopes_[place].has_value()) {
       const auto u = scopes_[place]->usage();
       compare(of_place_[place], u, self);
@@ -252,6 +272,12 @@ class world {
       ++t.allocations;
       t.allocated_bytes += n;
     });
+    for (std::size_t w = 0; w < window_places; ++w) {
+      true_window& window = true_windows_[w];
+      if (!windows_[w].has_value() || !tasks_[window.task].is_open || !truths_[self].is_in(window.task)) continue;
+      if (tasks_[window.task].live > window.peak) window.peak = tasks_[window.task].live;
+      if (n > window.largest) window.largest = n;
+    }
   }
   void free(std::size_t b, std::size_t self) {
     const std::uint64_t n = blocks_[b].size();
@@ -332,6 +358,41 @@ class world {
     }
   }
 
+  void open_window(std::size_t w, std::size_t place, std::size_t self) {
+    if (!scopes_[place].has_value()) return;
+    const int number = of_place_[place];
+    windows_[w].emplace(tokens_[number]);
+    true_windows_[w] = {number, tasks_[number], tasks_[number].live, 0, members(number), is_alone(number, self)};
+    ++seen_.windows;
+  }
+  void close_window(std::size_t w, std::size_t self) {
+    const true_window& window = true_windows_[w];
+    const true_task& t = tasks_[window.task];
+    const tidemark::reading<tidemark::window_usage> r = windows_[w]->usage();
+    expect("a window has a value while its task is open", r.has_value(), t.is_open);
+    if (t.is_open && r) {
+      const auto whole = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
+      const tidemark::window_usage& u = *r;
+      expect("window: entry", u.entry_bytes, window.at_entry.live);
+      expect("window: exit", u.exit_bytes, t.live);
+      expect("window: allocations", whole(u.allocations), whole(t.allocations - window.at_entry.allocations));
+      expect("window: deallocations", whole(u.deallocations), whole(t.deallocations - window.at_entry.deallocations));
+      expect("window: allocated bytes", whole(u.allocated_bytes),
+             whole(t.allocated_bytes - window.at_entry.allocated_bytes));
+      expect("window: freed bytes", whole(u.freed_bytes), whole(t.freed_bytes - window.at_entry.freed_bytes));
+      // What another thread had not settled at the entry may be taken for a part of the window.
+      expect("window: largest", u.largest_bytes >= window.largest && u.largest_bytes <= u.allocated_bytes, true);
+      if (settle_bytes == 0) expect("window: exact largest", whole(u.largest_bytes), whole(window.largest));
+      expect("window: peak", u.peak_bytes, window.peak, u.error_bound_bytes);
+      const bool is_exact = window.most_members <= 1 && window.is_opened_alone && is_alone(window.task, self);
+      const std::int64_t most = is_exact ? 0 : 2 * window.most_members * settle_bytes;
+      expect("window: bound above what is documented", u.error_bound_bytes >= 0 && u.error_bound_bytes <= most, true);
+    } else {
+      ++seen_.windows_of_ended_tasks;
+    }
+    windows_[w].reset();
+  }
+
   void join(std::size_t j, std::size_t self) {
     tidy_up(self);
     true_thread& mine = truths_[self];
@@ -405,6 +466,13 @@ class world {
     for (int i = 0; i < number_of_tasks_; ++i) {
       if (const std::int64_t n = members(i); n > tasks_[i].most_members) tasks_[i].most_members = n;
     }
+    for (true_window& w : true_windows_) {
+      if (w.task < 0) continue;
+      if (const std::int64_t n = members(w.task); n > w.most_members) w.most_members = n;
+    }
+  }
+  [[nodiscard]] bool is_alone(int task, std::size_t self) const {
+    return members(task) == 0 || (members(task) == 1 && self < threads_ && truths_[self].is_in(task));
   }
   [[nodiscard]] std::int64_t owned(const short_path& top) const {
     std::int64_t sum = 0;
@@ -435,9 +503,8 @@ class world {
     expect("largest", whole(u.largest_bytes), whole(t.largest));
     expect("peak growth", u.peak_growth(), t.peak, u.error_bound_bytes);
     expect("peak below an edge", u.peak_bytes >= u.entry_bytes && u.peak_bytes >= u.exit_bytes, true);
-    const bool is_alone =
-        t.most_members <= 1 && (members(number) == 0 || (reader < threads_ && truths_[reader].is_in(number)));
-    const std::int64_t most = is_alone ? 0 : 2 * t.most_members * settle_bytes;
+    const bool is_exact = t.most_members <= 1 && is_alone(number, reader);
+    const std::int64_t most = is_exact ? 0 : 2 * t.most_members * settle_bytes;
     expect("bound above what is documented", u.error_bound_bytes >= 0 && u.error_bound_bytes <= most, true);
     ++seen_.readings;
     seen_.exact += u.error_bound_bytes == 0 ? 1U : 0U;
@@ -456,6 +523,8 @@ class world {
 
   std::optional<tidemark::task_scope> scopes_[task_places];
   int of_place_[task_places] = {};
+  std::optional<tidemark::detail::checks::task_window> windows_[window_places];
+  true_window true_windows_[window_places];
   std::optional<tidemark::join_task> joins_[join_places];
   std::size_t joined_by_[join_places] = {};  // nobody: the thread has ended
   tidemark::task_token tokens_[most_tasks];
@@ -479,7 +548,7 @@ inline tally run(std::uint64_t first_seed, std::uint64_t traces, std::size_t thr
   for (std::uint64_t seed = first_seed; seed < first_seed + traces; ++seed) {
     all->run(seed, threads);
     const finding& f = all->first();
-    INFO("seed ", seed, ", ", threads, " threads, step ", f.step, ": ", f.what, " is ", f.got, ", not ", f.want, " +- ",
+    INFO("seed ", seed, ", ", threads, " threads, step ", f.step, ": ", std::string(f.what), " is ", f.got, ", not ", f.want, " +- ",
          f.bound);
     CHECK(all->wrong() == 0);
   }

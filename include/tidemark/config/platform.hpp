@@ -84,6 +84,10 @@
   #define TIDEMARK_UNLIKELY(x) (x)
 #endif
 
+// What macros name their variables with.
+#define TIDEMARK_DETAIL_JOIN_AGAIN(a, b) a##b
+#define TIDEMARK_DETAIL_JOIN(a, b) TIDEMARK_DETAIL_JOIN_AGAIN(a, b)
+
 // Fails to compile where a global would need a constructor at run time: hooks run before constructors do.
 #if TIDEMARK_HAS_CLANG()
   #define TIDEMARK_CONSTINIT [[clang::require_constant_initialization]]

@@ -306,6 +306,7 @@ class shared_account {
     w.largest = 0;
     w.totals_at_entry = totals(t);
     w.users = t.balance.users;
+    w.has_unsettled = t.members != nullptr && t.members->thread != by;
     t.windows.push(w);
     return true;
   }
@@ -417,7 +418,7 @@ class shared_account {
     for (const task_seat* s = t.members; s != nullptr; s = s->next) raise_to_unsettled(u.largest_bytes, *s->thread);
     if (u.largest_bytes > u.allocated_bytes)
       u.largest_bytes = u.allocated_bytes;  // that one was from before the window
-    const bool is_alone = w.users <= 1 && (t.members == nullptr || t.members->thread == by);
+    const bool is_alone = w.users <= 1 && !w.has_unsettled && (t.members == nullptr || t.members->thread == by);
     u.error_bound_bytes = is_alone ? 0 : 2 * w.users * settle_bytes;
     return u;
   }

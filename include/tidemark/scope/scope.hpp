@@ -136,9 +136,6 @@ using process_scope = basic_scope<meter::process_heap, meter::resident>;
 }  // namespace v0
 }  // namespace tidemark
 
-#define TIDEMARK_DETAIL_JOIN_AGAIN(a, b) a##b
-#define TIDEMARK_DETAIL_JOIN(a, b) TIDEMARK_DETAIL_JOIN_AGAIN(a, b)
-
 /// A `tidemark::scope` to the end of the block.
 #define TIDEMARK_SCOPE(name) \
   const ::tidemark::scope TIDEMARK_DETAIL_JOIN(tidemark_scope_, __LINE__) { name }

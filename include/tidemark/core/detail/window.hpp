@@ -44,7 +44,8 @@ struct window_node {
   std::int64_t peak = 0;
   std::uint64_t largest = 0;
   event_totals totals_at_entry;
-  std::int64_t users = 0;  // shared windows: the most thread accounts in use at one time
+  std::int64_t users = 0;      // shared windows: the most thread accounts in use at one time
+  bool has_unsettled = false;  // shared windows: at the entry a thread held back more than the one that opened it
   window_node* older = nullptr;
   window_node* newer = nullptr;
 };

@@ -30,6 +30,11 @@ template <class N>
   return static_cast<std::int64_t>(n);
 }
 
+template <class N>
+[[nodiscard]] constexpr expectation expected(const char* name, figure what, N limit) noexcept {
+  return {what, limit_of(limit), name};
+}
+
 /// What stands in front of a message is the framework's to say.
 [[nodiscard]] inline std::string without_line(const testing::verdict& v, const location& where) {
   const std::string line = line_of(where) + ": ";
