@@ -55,7 +55,7 @@ class json_sink final : public sink {
     for (const meter_reading& m : r.meters) {
       out += separator;
       separator = ",";
-      string(out, m.meter);
+      detail::append_json_string(out, m.meter);
       out += ':';
       usage(out, m.usage);
     }
@@ -64,21 +64,6 @@ class json_sink final : public sink {
   }
 
  private:
-  static void string(std::string& out, std::string_view s) {
-    out += '"';
-    for (std::size_t from = 0; from < s.size();) {
-      const std::size_t special = s.find_first_of("\"\\", from);
-      detail::append_clean(out, s.substr(from, special - from), [](std::string& o, unsigned char c) {
-        o += "\\u00";
-        detail::append_hex(o, c);
-      });
-      if (special == std::string_view::npos) break;
-      out += '\\';
-      out += s[special];
-      from = special + 1;
-    }
-    out += '"';
-  }
   static void key(std::string& out, std::string_view name) {
     out += ",\"";
     out += name;
@@ -86,7 +71,7 @@ class json_sink final : public sink {
   }
   static void text(std::string& out, std::string_view name, std::string_view value) {
     key(out, name);
-    string(out, value);
+    detail::append_json_string(out, value);
   }
   template <class Integer>
   static void number(std::string& out, std::string_view name, Integer value) {
@@ -95,7 +80,7 @@ class json_sink final : public sink {
   }
   static void absent(std::string& out, std::string_view why) {
     out += R"({"absent":)";
-    string(out, why);
+    detail::append_json_string(out, why);
     out += '}';
   }
   static void usage(std::string& out, const reading<window_usage>& r) {

@@ -61,6 +61,23 @@ inline void append_hex(std::string& out, unsigned char c) {
   out += digits[c & 15U];
 }
 
+/// In double quotes, as JSON writes it. Source: RFC 8259; what is no valid UTF-8 gets U+FFFD for each bad byte.
+inline void append_json_string(std::string& out, std::string_view s) {
+  out += '"';
+  for (std::size_t from = 0; from < s.size();) {
+    const std::size_t special = s.find_first_of("\"\\", from);
+    append_clean(out, s.substr(from, special - from), [](std::string& o, unsigned char c) {
+      o += "\\u00";
+      append_hex(o, c);
+    });
+    if (special == std::string_view::npos) break;
+    out += '\\';
+    out += s[special];
+    from = special + 1;
+  }
+  out += '"';
+}
+
 /// For a person: one line, whatever the name holds. Controls show as \x1b, a newline as \n.
 inline void append_printable(std::string& out, std::string_view text) {
   append_clean(

@@ -10,6 +10,7 @@
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/location.hpp>
+#include <tidemark/testing/baseline.hpp>
 #include <tidemark/testing/detail/reported_check.hpp>
 #include <tidemark/testing/expect.hpp>
 

@@ -39,7 +39,8 @@ namespace checks {
   return size < 1'024 ? exact : format_bytes(n) + " (" + exact + ")";
 }
 [[nodiscard]] inline std::string exact_bytes(std::uint64_t n) {
-  return n > std::uint64_t{INT64_MAX} ? grouped(n) + " bytes" : exact_bytes(static_cast<std::int64_t>(n));
+  if (n <= std::uint64_t{INT64_MAX}) return exact_bytes(static_cast<std::int64_t>(n));
+  return format_bytes(INT64_MAX) + " (" + grouped(n) + " bytes)";
 }
 
 /// "1 allocation", "2 allocations"
