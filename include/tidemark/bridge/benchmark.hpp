@@ -10,7 +10,7 @@
 //
 //   const tidemark::bridge::memory_registration registered;  // optional: the library's own memory fields in the JSON
 //
-// The program needs a heap hook. Tested with Google Benchmark 1.7.1; written for 1.5 to 1.9 from their public sources, and
+// The program needs a heap hook. Tested with Google Benchmark 1.7.1. Written for 1.5 to 1.9 from their public sources:
 // unverified with any but 1.7.1.
 #pragma once
 
@@ -18,7 +18,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -59,15 +58,10 @@ template <class State>
   return s.error_occurred();
 }
 
-// What stands for "not set", and the two fields that may be: since 1.6.1.
-template <class Manager>
-[[nodiscard]] auto not_set(int) noexcept -> decltype(static_cast<std::int64_t>(Manager::TombstoneValue)) {
-  return Manager::TombstoneValue;
-}
-template <class Manager>
-[[nodiscard]] std::int64_t not_set(long) noexcept {
-  return (std::numeric_limits<std::int64_t>::max)();
-}
+// What TombstoneValue is where there is one. Itself it is no symbol of a shared library of 1.7.1.
+inline constexpr std::int64_t not_set = INT64_MAX;
+
+// Two fields are there since 1.6.1.
 template <class Result>
 auto set_totals(Result& r, std::int64_t allocated, std::int64_t net, int) -> decltype(void(r.total_allocated_bytes)) {
   r.total_allocated_bytes = allocated;
@@ -76,16 +70,31 @@ auto set_totals(Result& r, std::int64_t allocated, std::int64_t net, int) -> dec
 template <class Result>
 void set_totals(Result&, std::int64_t, std::int64_t, long) {}
 
-/// Exact also where several threads ran, whose balances at the edges are known within a bound only.
-[[nodiscard]] inline std::int64_t net_bytes(const window_usage& u) noexcept {
-  return static_cast<std::int64_t>(u.allocated_bytes - u.freed_bytes);
+/// How a window's balance moved.
+struct growth {
+  std::int64_t net;
+  std::int64_t peak;
+  std::int64_t peak_error_bound;
+};
+
+/// Sums of events are exact also where several threads ran, whose balances are known within a bound only. So net is
+/// taken from them, and they narrow the peak: it is no lower than net, and no higher than what was allocated.
+[[nodiscard]] inline growth growth_of(const window_usage& u) noexcept {
+  const auto allocated = static_cast<std::int64_t>(u.allocated_bytes);
+  const std::int64_t net = allocated - static_cast<std::int64_t>(u.freed_bytes);
+  const std::int64_t least = net > 0 ? net : 0;
+  growth g{net, u.peak_growth(), 2 * u.error_bound_bytes};  // the entry's and the peak's
+  if (g.peak > allocated) g.peak = allocated;
+  if (g.peak < least) g.peak = least;
+  if (g.peak_error_bound > allocated - least) g.peak_error_bound = allocated - least;
+  return g;
 }
 
 inline namespace TIDEMARK_TAG {
 
-/// Registry of the one run that is going on: Google Benchmark runs one benchmark at a time. Its window begins when the last
-/// of its threads has arrived, and ends when the first leaves: the library lets no thread into the loop before all are at
-/// its door, and none out before all are through. So nothing waits here, and no thread's set-up is inside.
+/// Registry of the one run that is going on: Google Benchmark runs one benchmark at a time. Its window begins when the
+/// last of its threads has arrived, and ends when the first leaves: the library lets no thread into the loop before all
+/// are at its door, and none out before all are through. So nothing waits here, and no thread's set-up is inside.
 class TIDEMARK_EXPORT current_run {
  public:
   static constexpr std::uint64_t key = registry_key("benchmark run");
@@ -175,16 +184,17 @@ inline namespace TIDEMARK_TAG {
 ///
 ///   allocs/iter        allocations of all threads, divided by the iterations of all threads; exact
 ///   bytes/iter         the same for the bytes allocated; exact
-///   net_bytes          allocated minus freed bytes, of the whole loop: what stays, over all iterations; exact
-///   peak_bytes         the highest live bytes of the process in the loop, above those at its start; not a sum of threads' peaks
-///   peak_error_bound   peak_bytes is off by at most this; 0 while one thread runs
+///   net_bytes          allocated minus freed bytes of the whole loop: what stays, over all its iterations; exact
+///   peak_bytes         the most that the process had live in the loop above the start; not a sum of threads' peaks
+///   peak_error_bound   peak_bytes is off by at most this; 0 where one thread ran
 ///
-/// Make one directly before the loop, in every thread. It counts until its end: what is declared after it ends before it.
-/// The figures are the process's, so the threads that the benchmark starts are in them, and so is a thread that has nothing
-/// to do with it. PauseTiming stops the clock and not the count: see `untimed`. What the library allocates is outside, but for
-/// the counters of --benchmark_perf_counters. Without a hook there are no counters, the timing is as ever, and the
-/// reason is said once on stderr. The CSV reporter wants the same counters in every benchmark of a program: one in all, or in none.
-/// Threads: begins and ends on the benchmark's. Cost: outside the loop's time.
+/// Make one directly before the loop, in every thread. It counts until its end: what is declared after it ends before
+/// it. The figures are the process's: threads that the benchmark starts are in them, and so are any others. PauseTiming
+/// stops the clock and not the count: see `untimed`. What the library allocates is outside, but for what
+/// --benchmark_perf_counters may have it store at the end of the loop. Without a hook there are no counters, the timing
+/// is as ever, and the reason is said once on the standard error. The CSV reporter aborts (1.7.1 as Debian builds it)
+/// at counters that the first benchmark it runs has not.
+/// Threads: begins and ends on the benchmark's. Cost: outside the time of the loop.
 class [[nodiscard]] memory_counters {
  public:
   explicit memory_counters(::benchmark::State& state) noexcept : state_(state) {
@@ -227,22 +237,24 @@ class [[nodiscard]] memory_counters {
 
   void add(const reading<window_usage>& usage) {
     if (!usage) return detail::gbench::say_why_not(usage.why());
+    const detail::gbench::growth moved = detail::gbench::growth_of(*usage);
     using counter = ::benchmark::Counter;
     const auto put = [this](const char* name, auto figure, counter::Flags flags, counter::OneK thousand) {
       state_.counters[name] = counter(static_cast<double>(figure), flags, thousand);
     };
     put("allocs/iter", usage->allocations, counter::kAvgIterations, counter::kIs1000);
     put("bytes/iter", usage->allocated_bytes, counter::kAvgIterations, counter::kIs1024);
-    put("net_bytes", detail::gbench::net_bytes(*usage), counter::kDefaults, counter::kIs1024);
-    put("peak_bytes", usage->peak_growth(), counter::kDefaults, counter::kIs1024);
-    put("peak_error_bound", usage->error_bound_bytes, counter::kDefaults, counter::kIs1024);
+    put("net_bytes", moved.net, counter::kDefaults, counter::kIs1024);
+    put("peak_bytes", moved.peak, counter::kDefaults, counter::kIs1024);
+    put("peak_error_bound", moved.peak_error_bound, counter::kDefaults, counter::kIs1024);
   }
 
   ::benchmark::State& state_;
   detail::gbench::current_run* run_ = nullptr;
 };
 
-/// Set-up inside the loop: neither timed nor counted. What is allocated meanwhile is never counted, whoever frees it and when.
+/// Set-up inside the loop: neither timed nor counted. What is allocated meanwhile is never counted, whoever frees it
+/// and when; what the loop allocated and this frees is subtracted.
 ///
 ///   for (auto _ : state) {
 ///     std::optional<tidemark::bridge::untimed> set_up(state);
@@ -252,9 +264,11 @@ class [[nodiscard]] memory_counters {
 ///   }
 class [[nodiscard]] untimed {
  public:
-  explicit untimed(::benchmark::State& state) : state_(state) { state_.PauseTiming(); }
+  explicit untimed(::benchmark::State& state) : state_(state) {
+    if (!detail::gbench::is_skipped(state_, 0)) state_.PauseTiming();  // a skipped run has no clock
+  }
   ~untimed() {
-    if (!detail::gbench::is_skipped(state_, 0)) state_.ResumeTiming();  // a skipped run has no clock to go on
+    if (!detail::gbench::is_skipped(state_, 0)) state_.ResumeTiming();
   }
   untimed(const untimed&) = delete;
   untimed& operator=(const untimed&) = delete;
@@ -264,10 +278,11 @@ class [[nodiscard]] untimed {
   ::benchmark::State& state_;
 };
 
-/// What Google Benchmark asks for the memory fields of its JSON, in a run of its own of at most 16 iterations on one thread:
-/// num_allocs, max_bytes_used (the peak above the start), total_allocated_bytes, net_heap_growth. Where the benchmark has a
-/// `memory_counters` they are those of its loop; otherwise what the library allocates for that run is in them, and up to
-/// 1.7.1 at least Setup and Teardown too. A figure that cannot be had is `TombstoneValue`, never 0.
+/// What Google Benchmark asks for the memory fields of its JSON, in a run of its own of at most 16 iterations on one
+/// thread: num_allocs, max_bytes_used (the peak above the start), total_allocated_bytes, net_heap_growth. Where the
+/// benchmark has a `memory_counters` they are those of its loop; otherwise everything that the run allocates is in
+/// them, the library's own included (1.7.1: one block of 400 bytes). A figure that cannot be had is `TombstoneValue`,
+/// never 0.
 class memory_manager : public ::benchmark::MemoryManager {
  public:
   // No `override`: which Stop is virtual, and whether both are, depends on the version.
@@ -294,29 +309,33 @@ class memory_manager : public ::benchmark::MemoryManager {
  private:
   static void fill(Result& result, const reading<window_usage>& usage) {
     if (!usage) {
-      const std::int64_t unknown = detail::gbench::not_set<::benchmark::MemoryManager>(0);
+      constexpr std::int64_t unknown = detail::gbench::not_set;
       result.num_allocs = unknown;
       result.max_bytes_used = unknown;
       detail::gbench::set_totals(result, unknown, unknown, 0);
       return detail::gbench::say_why_not(usage.why());
     }
+    const detail::gbench::growth moved = detail::gbench::growth_of(*usage);
     result.num_allocs = static_cast<std::int64_t>(usage->allocations);
-    result.max_bytes_used = usage->peak_growth();
-    detail::gbench::set_totals(result, static_cast<std::int64_t>(usage->allocated_bytes),
-                               detail::gbench::net_bytes(*usage), 0);
+    result.max_bytes_used = moved.peak;
+    detail::gbench::set_totals(result, static_cast<std::int64_t>(usage->allocated_bytes), moved.net, 0);
   }
 
   std::optional<meter::process_heap::window> window_;
 };
 
-/// Registers a `memory_manager` while it lives; a global object in any file does. Without a hook it registers none, says why
-/// once, and the JSON has no memory fields.
+/// Registers a `memory_manager` while it lives; a global object in any file will do. Without a hook it registers none,
+/// says why once on the standard error, and the JSON has no memory fields. A benchmark whose threads wait for each
+/// other never ends under any memory manager: its run has one of them.
 class [[nodiscard]] memory_registration {
  public:
   memory_registration() {
-    if (hook_state() == hook_kind::none) return detail::gbench::say_why_not(hook_reason());
-    ::benchmark::RegisterMemoryManager(&manager_);
-    is_registered_ = true;
+    if (hook_state() == hook_kind::none) {
+      detail::gbench::say_why_not(hook_reason());
+    } else {
+      ::benchmark::RegisterMemoryManager(&manager_);
+      is_registered_ = true;
+    }
   }
   ~memory_registration() {
     if (is_registered_) ::benchmark::RegisterMemoryManager(nullptr);

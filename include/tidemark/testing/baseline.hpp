@@ -430,9 +430,8 @@ inline namespace TIDEMARK_TAG {
 template <class F>
 verdict matches_baseline(std::string_view name, F&& f, baseline_options options = {}, extent over = extent::thread,
                          location where = location::current()) {
-  detail::checks::baseline_check check(name, std::move(options), over, where);
-  while (check.next()) static_cast<void>(f());
-  return check.verdict();
+  detail::checks::baseline_check run(name, std::move(options), over, where);
+  return detail::checks::verdict_of(run, f);
 }
 
 }  // namespace TIDEMARK_TAG

@@ -73,62 +73,89 @@ class quiet_section {
 };
 #endif
 
+#if defined(TIDEMARK_DETAIL_HAS_CATCH2_SECTIONS)
+/// What the bodies of the running test case left behind; null while nobody listens.
+inline test_leaks*& listening_leaks() {
+  static test_leaks* leaks = nullptr;
+  return leaks;
+}
+
+template <class F>
+auto quietly(F f) {
+  const quiet hidden;
+  return f();
+}
+
+/// A test case's body and nothing else: what Catch2 and its reporters keep meanwhile is not the test's.
+template <void (*Body)()>
+void run_body() {
+  struct window {
+    test_leaks* leaks = listening_leaks();
+    window() {
+      if (leaks != nullptr) leaks->begin();
+    }
+    ~window() {
+      if (leaks != nullptr) leaks->pause();
+    }
+  };
+  const window open;
+  Body();
+}
+#endif
+
 #if defined(TIDEMARK_DETAIL_CATCH2_LISTENER)
-/// Fails each test case that passed and left memory behind on its thread. What GENERATE keeps lives until the next test case, so a test
-/// case whose body ran again without a section is not judged.
+/// Fails each test case that passed and left memory behind on its thread. Judged is each TEST_CASE of a file that includes this header;
+/// not TEST_CASE_METHOD and templates. With a reporter that keeps every assertion to the end (junit, sonarqube) what Catch2 keeps would be
+/// taken for the tests': use another one.
 class catch2_leak_listener final : public ::Catch::TIDEMARK_DETAIL_CATCH2_LISTENER {
   using base = ::Catch::TIDEMARK_DETAIL_CATCH2_LISTENER;
 
  public:
   using base::base;
+  ~catch2_leak_listener() override { listening_leaks() = nullptr; }
 
   void testRunStarting(const ::Catch::TestRunInfo& run) override {
     base::testRunStarting(run);
     const quiet hidden;
+    listening_leaks() = &leaks_;
     warm_up(32);
   }
   void testCaseStarting(const ::Catch::TestCaseInfo& test) override {
     base::testCaseStarting(test);
-    runs_ = sections_ = depth_ = 0;
+    depth_ = 0;
     const quiet hidden;
     name_ = test.name;
   }
   void sectionStarting(const ::Catch::SectionInfo& section) override {
     base::sectionStarting(section);
-    if (++depth_ > 1) {
-      ++sections_;
-      return;
-    }
-    ++runs_;
-    leaks_.begin();
+    ++depth_;
   }
   void sectionEnded(const ::Catch::SectionStats& stats) override {
-    if (--depth_ == 0) {
-      leaks_.pause();
-      const quiet hidden;
-      const auto& at = stats.sectionInfo.lineInfo;
-      const location where = location::current(at.file, static_cast<int>(at.line), "");
-      const std::string problem = leaks_.end(name_, where);
-      const bool is_told = problem.empty() || stats.assertions.failed > 0 || (runs_ > 1 && sections_ == 0);
-      if (!is_told) catch2_framework::tell(problem.substr(line_of(where).size() + 2), false, where, false);
-    }
+    if (--depth_ == 0) judge(stats);
     base::sectionEnded(stats);
   }
 
  private:
+  void judge(const ::Catch::SectionStats& stats) {
+    const quiet hidden;
+    const auto& at = stats.sectionInfo.lineInfo;
+    const location where = location::current(at.file, static_cast<int>(at.line), "");
+    const std::string problem = leaks_.end(name_, where);
+    if (problem.empty() || stats.assertions.failed > 0) return;  // a failed test is told already
+    catch2_framework::tell(problem.substr(line_of(where).size() + 2), false, where, false);
+  }
+
   // Catch2 keeps the room of its list of messages, and its streams.
   static void warm_up(int depth) {
     if (depth == 0) return;
     const ::Catch::ReusableStringStream stream;
-    ::Catch::ScopedMessage message(
+    const ::Catch::ScopedMessage message(
         ::Catch::MessageBuilder("INFO", ::Catch::SourceLineInfo(__FILE__, __LINE__), ::Catch::ResultWas::Info)
         << depth);
     warm_up(depth - 1);
   }
 
   std::string name_;
-  int runs_ = 0;
-  int sections_ = 0;
   int depth_ = 0;
   test_leaks leaks_;
 };
@@ -145,6 +172,31 @@ using framework = catch2_framework;
 
 #if defined(TIDEMARK_DETAIL_HAS_CATCH2_SECTIONS)
   #undef TIDEMARK_DETAIL_HAS_CATCH2_SECTIONS
+  #undef INTERNAL_CATCH_TESTCASE2
+  #define INTERNAL_CATCH_TESTCASE2(TestName, ...)                                                            \
+    static void TestName();                                                                                  \
+    namespace {                                                                                              \
+    ::Catch::AutoReg INTERNAL_CATCH_UNIQUE_NAME(tidemark_registered)(                                        \
+        ::Catch::makeTestInvoker(&::tidemark::detail::checks::run_body<&TestName>), CATCH_INTERNAL_LINEINFO, \
+        ::Catch::StringRef(), ::Catch::NameAndTags{__VA_ARGS__});                                            \
+    }                                                                                                        \
+    static void TestName()
+  #if defined(GENERATE)
+    #undef GENERATE
+    #undef GENERATE_COPY
+    #undef GENERATE_REF
+    #define GENERATE(...) TIDEMARK_DETAIL_CHECK_GENERATE(, __VA_ARGS__)
+    #define GENERATE_COPY(...) TIDEMARK_DETAIL_CHECK_GENERATE(=, __VA_ARGS__)
+    #define GENERATE_REF(...) TIDEMARK_DETAIL_CHECK_GENERATE(&, __VA_ARGS__)
+    #define TIDEMARK_DETAIL_CHECK_GENERATE(capture, ...)                                              \
+      ::tidemark::detail::checks::quietly([&] {                                                       \
+        return ::Catch::Generators::generate(INTERNAL_CATCH_STRINGIZE(INTERNAL_CATCH_UNIQUE_NAME(g)), \
+                                             CATCH_INTERNAL_LINEINFO, [capture] {                     \
+                                               using namespace ::Catch::Generators;                   \
+                                               return makeGenerators(__VA_ARGS__);                    \
+                                             });                                                      \
+      })
+  #endif
   #undef INTERNAL_CATCH_SECTION
   #define INTERNAL_CATCH_SECTION(...)                                                                    \
     if (const ::tidemark::detail::checks::quiet_section & INTERNAL_CATCH_UNIQUE_NAME(tidemark_section) = \
@@ -155,9 +207,9 @@ using framework = catch2_framework;
 #if defined(TIDEMARK_DETAIL_CATCH2_LISTENER)
   #undef TIDEMARK_DETAIL_CATCH2_LISTENER
 /// In one .cpp file, outside of every namespace.
-  #define TIDEMARK_REGISTER_LEAK_LISTENER()                                                       \
-    namespace {                                                                                   \
-    ::Catch::ListenerRegistrar<::tidemark::detail::checks::catch2_leak_listener> tidemark_leaks;  \
+  #define TIDEMARK_REGISTER_LEAK_LISTENER()                                                      \
+    namespace {                                                                                  \
+    ::Catch::ListenerRegistrar<::tidemark::detail::checks::catch2_leak_listener> tidemark_leaks; \
     }
 #endif
 

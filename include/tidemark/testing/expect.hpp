@@ -21,20 +21,6 @@
 
 namespace tidemark {
 inline namespace v0 {
-namespace detail {
-namespace checks {
-inline namespace TIDEMARK_TAG {
-
-template <class Check, class F>
-[[nodiscard]] testing::verdict verdict_of(Check& check, F& f) {
-  while (check.next()) static_cast<void>(f());
-  return check.verdict();
-}
-
-}  // namespace TIDEMARK_TAG
-}  // namespace checks
-}  // namespace detail
-
 namespace testing {
 inline namespace TIDEMARK_TAG {
 
@@ -49,47 +35,47 @@ inline namespace TIDEMARK_TAG {
 /// bound is held against the check: it holds only where the true peak must be low enough.
 template <class F>
 verdict peak_at_most(std::int64_t bytes, F&& f, extent over = extent::thread, location where = location::current()) {
-  detail::checks::figure_check check({detail::checks::figure::peak_growth, bytes, "peak_at_most"}, over, where);
-  return detail::checks::verdict_of(check, f);
+  detail::checks::figure_check run({detail::checks::figure::peak_growth, bytes, "peak_at_most"}, over, where);
+  return detail::checks::verdict_of(run, f);
 }
 
 /// Nothing is allocated. Freeing is no allocation; a realloc is one.
 template <class F>
 verdict no_allocations(F&& f, extent over = extent::thread, location where = location::current()) {
-  detail::checks::figure_check check({detail::checks::figure::allocations_at_most, 0, "no_allocations"}, over, where);
-  return detail::checks::verdict_of(check, f);
+  detail::checks::figure_check run({detail::checks::figure::allocations_at_most, 0, "no_allocations"}, over, where);
+  return detail::checks::verdict_of(run, f);
 }
 
 /// That many blocks are allocated, freed again or not.
 template <class F>
 verdict allocations_exactly(std::int64_t n, F&& f, extent over = extent::thread, location where = location::current()) {
-  detail::checks::figure_check check({detail::checks::figure::allocations_exactly, n, "allocations_exactly"}, over,
-                                     where);
-  return detail::checks::verdict_of(check, f);
+  detail::checks::figure_check run({detail::checks::figure::allocations_exactly, n, "allocations_exactly"}, over,
+                                   where);
+  return detail::checks::verdict_of(run, f);
 }
 
 template <class F>
 verdict allocations_at_most(std::int64_t n, F&& f, extent over = extent::thread, location where = location::current()) {
-  detail::checks::figure_check check({detail::checks::figure::allocations_at_most, n, "allocations_at_most"}, over,
-                                     where);
-  return detail::checks::verdict_of(check, f);
+  detail::checks::figure_check run({detail::checks::figure::allocations_at_most, n, "allocations_at_most"}, over,
+                                   where);
+  return detail::checks::verdict_of(run, f);
 }
 
 /// The sizes of all blocks that are allocated, freed again or not, come to at most that.
 template <class F>
 verdict allocated_bytes_at_most(std::int64_t bytes, F&& f, extent over = extent::thread,
                                 location where = location::current()) {
-  detail::checks::figure_check check({detail::checks::figure::allocated_bytes, bytes, "allocated_bytes_at_most"}, over,
-                                     where);
-  return detail::checks::verdict_of(check, f);
+  detail::checks::figure_check run({detail::checks::figure::allocated_bytes, bytes, "allocated_bytes_at_most"}, over,
+                                   where);
+  return detail::checks::verdict_of(run, f);
 }
 
 /// f runs twice: once to make what is made only once, and then it must leave as many blocks and bytes as it found. Over a
 /// thread, what another thread frees of its blocks seems left behind: take the process or a task.
 template <class F>
 verdict no_leak(F&& f, extent over = extent::thread, location where = location::current()) {
-  detail::checks::figure_check check({detail::checks::figure::left_behind, 0, "no_leak"}, over, where);
-  return detail::checks::verdict_of(check, f);
+  detail::checks::figure_check run({detail::checks::figure::left_behind, 0, "no_leak"}, over, where);
+  return detail::checks::verdict_of(run, f);
 }
 
 /// What f leaves behind stops growing. After the warm-up, a stretch of rounds is judged: a rise from its first to its last
@@ -100,8 +86,8 @@ verdict no_leak(F&& f, extent over = extent::thread, location where = location::
 template <class F>
 verdict no_growth(F&& f, growth_options options = {}, extent over = extent::thread,
                   location where = location::current()) {
-  detail::checks::growth_check check(options, over, where);
-  return detail::checks::verdict_of(check, f);
+  detail::checks::growth_check run(options, over, where);
+  return detail::checks::verdict_of(run, f);
 }
 
 /// The resident set of the process, at its peak as far as that is known, rises at most that much. It is what the system
@@ -110,9 +96,9 @@ verdict no_growth(F&& f, growth_options options = {}, extent over = extent::thre
 template <class F>
 verdict resident_growth_at_most(std::int64_t bytes, F&& f, extent over = extent::process,
                                 location where = location::current()) {
-  detail::checks::figure_check check({detail::checks::figure::resident_growth, bytes, "resident_growth_at_most"}, over,
-                                     where);
-  return detail::checks::verdict_of(check, f);
+  detail::checks::figure_check run({detail::checks::figure::resident_growth, bytes, "resident_growth_at_most"}, over,
+                                   where);
+  return detail::checks::verdict_of(run, f);
 }
 
 }  // namespace TIDEMARK_TAG

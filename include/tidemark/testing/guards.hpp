@@ -175,6 +175,7 @@ class [[nodiscard]] allow_allocations final : private detail::checks::thread_gua
 /// `extent::thread`: this thread's heap, exact. `extent::process`: every thread's; each allocation keeps its room before it is
 /// made, so that threads together never pass the limit either; what is freed at the same moment may be seen too late,
 /// which refuses early. What another thread had begun to allocate before the opening passes. A domain has a limit of its own.
+/// Under hook/malloc the memory of exception objects is heap too: where it is refused, the C++ runtime takes it from a reserve.
 /// Threads: a thread's limit is opened and closed on that thread; the process's anywhere.
 /// Throws: `std::invalid_argument` for negative bytes and for another extent; `std::logic_error` without a hook, and with a
 /// sanitizer's, which cannot refuse.

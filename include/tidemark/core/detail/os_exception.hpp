@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The contract: exception_maker() names the function that allocates exception objects, null where it is not known; and
-// is_called_by(function) says whether one of the innermost frames of this thread is in that function. No allocation; the first
-// may wait for the dynamic linker's lock, the second takes the unwinder's.
+// The contract: find_exception_makers() names the functions that allocate exception objects, null where they are not known; and
+// is_called_by(makers) says whether one of the innermost frames of this thread is in one of them. No allocation; the first may
+// wait for the dynamic linker's lock, the second takes the unwinder's.
 #pragma once
 
 #include <tidemark/config/platform.hpp>
@@ -23,6 +23,11 @@ inline namespace v0 {
 namespace detail {
 namespace os {
 
+struct exception_makers {
+  const void* of_objects = nullptr;
+  const void* of_dependents = nullptr;  // of std::rethrow_exception()
+};
+
 #if TIDEMARK_DETAIL_HAS_UNWINDER()
 
 /// Where the function that holds this address begins, as the unwinder names it.
@@ -32,23 +37,26 @@ namespace os {
   return _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(after));
 }
 
-[[nodiscard]] inline const void* exception_maker() noexcept {
-  // In a program at a fixed address the name alone is a stub of the program's.
-  const void* found = dlsym(RTLD_DEFAULT, "__cxa_allocate_exception");
-  return function_at(found != nullptr ? found : reinterpret_cast<const void*>(&__cxa_allocate_exception));
+[[nodiscard]] inline exception_makers find_exception_makers() noexcept {
+  // In a program at a fixed address a name alone is a stub of the program's.
+  const void* object = dlsym(RTLD_DEFAULT, "__cxa_allocate_exception");
+  const void* dependent = dlsym(RTLD_DEFAULT, "__cxa_allocate_dependent_exception");
+  if (object == nullptr) object = reinterpret_cast<const void*>(&__cxa_allocate_exception);
+  return {function_at(object), dependent == nullptr ? nullptr : function_at(dependent)};
 }
 
-[[nodiscard]] inline bool is_called_by(const void* function) noexcept {
+[[nodiscard]] inline bool is_called_by(const exception_makers& makers) noexcept {
   struct search {
-    const void* function;
+    exception_makers makers;
     int frames_left = 12;  // those between, even where nothing was inlined
     bool is_found = false;
-  } wanted{function};
-  if (function == nullptr) return false;
+  } wanted{makers};
+  if (makers.of_objects == nullptr) return false;
   _Unwind_Backtrace(
       [](_Unwind_Context* frame, void* p) {
         auto& s = *static_cast<search*>(p);
-        s.is_found = reinterpret_cast<const void*>(_Unwind_GetRegionStart(frame)) == s.function;
+        const auto* function = reinterpret_cast<const void*>(_Unwind_GetRegionStart(frame));
+        s.is_found = function != nullptr && (function == s.makers.of_objects || function == s.makers.of_dependents);
         return s.is_found || --s.frames_left == 0 ? _URC_END_OF_STACK : _URC_NO_REASON;
       },
       &wanted);
@@ -57,8 +65,8 @@ namespace os {
 
 #else
 
-[[nodiscard]] inline const void* exception_maker() noexcept { return nullptr; }
-[[nodiscard]] inline bool is_called_by(const void*) noexcept { return false; }
+[[nodiscard]] inline exception_makers find_exception_makers() noexcept { return {}; }
+[[nodiscard]] inline bool is_called_by(const exception_makers&) noexcept { return false; }
 
 #endif
 

@@ -82,7 +82,7 @@ class fault final : private thread_guard {
     }
     first_ = nth;
     count_ = count;
-    if (only_ == nullptr) exception_maker_ = os::exception_maker();
+    if (only_ == nullptr) exception_makers_ = os::find_exception_makers();
     tell_at_terminate();
     thread_guard::open();
   }
@@ -95,7 +95,7 @@ class fault final : private thread_guard {
  private:
   bool admits(allocation_request& r) noexcept override {
     if (r.is_repeated || r.is_inner || !is_concerned(r)) return true;
-    if (r.caller == allocation_caller::c_family && os::is_called_by(exception_maker_)) return true;
+    if (r.caller == allocation_caller::c_family && os::is_called_by(exception_makers_)) return true;
     ++requests_;
     if (requests_ < first_ || requests_ - first_ >= count_) return true;
     if (failures_++ == 0) failed_bytes_ = r.bytes;
@@ -126,7 +126,7 @@ class fault final : private thread_guard {
   std::uint64_t first_ = 0;
   std::uint64_t count_ = 0;
   const domain_node* only_ = nullptr;  // null: the thread's heap
-  const void* exception_maker_ = nullptr;
+  os::exception_makers exception_makers_;
   std::uint64_t requests_ = 0;
   std::uint64_t failures_ = 0;
   std::uint64_t failed_bytes_ = 0;

@@ -230,6 +230,13 @@ class figure_check {
   std::optional<meter::resident::window> resident_;
 };
 
+/// Any check around a callable.
+template <class Check, class F>
+[[nodiscard]] testing::verdict verdict_of(Check& run, F& f) {
+  while (run.next()) static_cast<void>(f());
+  return run.verdict();
+}
+
 }  // namespace TIDEMARK_TAG
 }  // namespace checks
 }  // namespace detail

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <tidemark/testing/doctest.hpp>
+
+#if !defined(WITHOUT_HOOK)
+  #include <tidemark/hook/global_new.hpp>
+#endif
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+TIDEMARK_REGISTER_LEAK_LISTENER();
+
+TEST_CASE("clean with infos and subcases") {
+  std::vector<std::string> words(10, std::string(100, 'x'));
+  INFO("a text that is longer than any buffer inside of a string object ", words.size());
+  CAPTURE(words.size());
+  INFO("and another one, so that the list of them grows");
+  CHECK(words.size() == 10);
+  SUBCASE("a name that is longer than any buffer inside of a string object") {
+    CHECK(words[0].size() == 100);
+    SUBCASE("inner one") { CHECK(words[1].size() == 100); }
+    SUBCASE("inner two, and this name is long as well, as names of subcases are") { CHECK(words[2].size() == 100); }
+  }
+  SUBCASE("second") { CHECK(words[3].size() == 100); }
+  CHECK_THROWS_AS(throw std::runtime_error("thrown"), std::runtime_error);
+}
+TEST_CASE("leaks 24 bytes") { tidemark::escape(::operator new(24)); }
+TEST_CASE("leaks in a subcase") {
+  SUBCASE("a") { tidemark::escape(::operator new(32)); }
+  SUBCASE("b") { CHECK(true); }
+}
+TEST_CASE("keeps what it says that it keeps") {
+  const tidemark::quiet kept;
+  tidemark::escape(::operator new(48));
+}
+TEST_CASE("fails by itself") { CHECK(std::string(100, 'a') == std::string(100, 'b')); }
+TEST_CASE("clean at the end") { CHECK(std::string(100, 'x').size() == 100); }
