@@ -135,10 +135,10 @@ TEST_CASE("over a domain only what is fed to it, or to a domain inside it, is co
 #if TIDEMARK_HAS_EXCEPTIONS()
 
 TEST_CASE("bad numbers, other extents and a second fault are errors, and change nothing") {
-  CHECK_THROWS_AS(t::fail_allocation(0), std::invalid_argument);
-  CHECK_THROWS_AS(t::fail_allocation(-1), std::invalid_argument);
-  CHECK_THROWS_AS(t::fail_allocation(1, 0), std::invalid_argument);
-  CHECK_THROWS_AS(t::fail_allocation(1, 1, t::extent::process), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(t::fail_allocation(0)), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(t::fail_allocation(-1)), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(t::fail_allocation(1, 0)), std::invalid_argument);
+  CHECK_THROWS_AS(static_cast<void>(t::fail_allocation(1, 1, t::extent::process)), std::invalid_argument);
   std::string what;
   std::string seen;
   {

@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: MIT
 // The checks of memory as Catch2 assertions: TIDEMARK_CHECK_PEAK(64_MiB, model.forward(batch)); the list is in
 // testing/detail/macros.hpp. And a listener that fails every test case that leaves memory behind: write
-// TIDEMARK_REGISTER_LEAK_LISTENER() in one .cpp file (with Catch2 2, one that was compiled with CATCH_CONFIG_EXTERNAL_INTERFACES
-// or that has Catch's main). Tested with Catch2 2.13.10; the branches for version 3 are written from its documentation and
-// were not compiled.
+// TIDEMARK_REGISTER_LEAK_LISTENER(); in one .cpp file (with Catch2 2, one that has CATCH_CONFIG_EXTERNAL_INTERFACES or Catch's
+// main). Tested with Catch2 2.13.10; what is for version 3 is written from its sources and was not compiled.
 #pragma once
 
-#if __has_include(<catch2/catch_test_macros.hpp>)
-  #include <catch2/catch_test_macros.hpp>
-  #include <catch2/internal/catch_assertion_handler.hpp>
-  #include <catch2/reporters/catch_reporter_event_listener.hpp>
-  #include <catch2/reporters/catch_reporter_registrars.hpp>
-  #define TIDEMARK_DETAIL_CATCH2_LISTENER EventListenerBase
-#else
-  #include <catch2/catch.hpp>
-  #define TIDEMARK_DETAIL_HAS_CATCH2_SECTIONS
-  #if defined(CATCH_REGISTER_LISTENER) && \
-      (defined(CATCH_CONFIG_EXTERNAL_INTERFACES) || defined(CATCH_CONFIG_RUNNER) || defined(CATCH_CONFIG_MAIN))
-    #define TIDEMARK_DETAIL_CATCH2_LISTENER TestEventListenerBase
+#if !defined(CATCH_VERSION_MAJOR)
+  #if __has_include(<catch2/catch_test_macros.hpp>)
+    #include <catch2/catch_test_macros.hpp>
+  #else
+    #include <catch2/catch.hpp>
   #endif
 #endif
+#if __has_include(<catch2/catch_test_macros.hpp>)
+  #include <catch2/catch_test_case_info.hpp>
+  #include <catch2/interfaces/catch_interfaces_config.hpp>
+  #include <catch2/internal/catch_assertion_handler.hpp>
+  #include <catch2/internal/catch_reusable_string_stream.hpp>
+  #include <catch2/internal/catch_test_case_registry_impl.hpp>
+  #include <catch2/reporters/catch_reporter_event_listener.hpp>
+  #include <catch2/reporters/catch_reporter_registrars.hpp>
+  #define TIDEMARK_DETAIL_CATCH2_LISTENER ::Catch::EventListenerBase
+#elif defined(CATCH_CONFIG_EXTERNAL_INTERFACES)
+  #define TIDEMARK_DETAIL_CATCH2_LISTENER ::Catch::TestEventListenerBase
+#endif
 
-#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/gate.hpp>
@@ -39,125 +44,171 @@ inline namespace TIDEMARK_TAG {
 
 struct catch2_framework {
   static void report(const testing::verdict& v, const location& where, bool is_fatal) {
-    tell(without_line(v, where), v.ok, where, is_fatal);
-  }
-  static void tell(const std::string& text, bool is_ok, const location& where, bool is_fatal) {
     namespace c = ::Catch;
     c::AssertionHandler handler(is_fatal ? "TIDEMARK_REQUIRE" : "TIDEMARK_CHECK",
                                 c::SourceLineInfo(where.file_name(), where.line()), c::StringRef(),
                                 is_fatal ? c::ResultDisposition::Normal : c::ResultDisposition::ContinueOnFailure);
-    handler.handleMessage(is_ok ? c::ResultWas::Ok : c::ResultWas::ExplicitFailure, std::string(text));
+    handler.handleMessage(v.ok ? c::ResultWas::Ok : c::ResultWas::ExplicitFailure, without_line(v, where));
     handler.complete();
   }
 };
 
-#if defined(TIDEMARK_DETAIL_HAS_CATCH2_SECTIONS)
-/// What Catch2 itself keeps of its sections is not the test's.
-class quiet_section {
+#if defined(TIDEMARK_DETAIL_CATCH2_LISTENER)
+  #if __has_include(<catch2/catch_test_macros.hpp>)
+using catch2_test = ::Catch::TestCaseHandle;
+
+/// What Catch2 keeps of a test case is not known here: each is judged when the program ends.
+class catch2_capture {
  public:
-  template <class MakeInfo>
-  explicit quiet_section(MakeInfo make_info) {
+  catch2_capture() { test_leaks::all().suspect_framework(); }
+};
+
+[[nodiscard]] inline catch2_test with_invoker(const catch2_test& test, ::Catch::ITestInvoker* invoker) {
+  return {const_cast<::Catch::TestCaseInfo*>(&test.getTestCaseInfo()), invoker};
+}
+  #else
+using catch2_test = ::Catch::TestCase;
+
+/// Stands before Catch2's own for the time of a body: what Catch2 and its reporters keep is hidden, also from checks in the body,
+/// which any listener makes Catch2 report every assertion in. A generator is made by the test, and Catch2 keeps it.
+class catch2_capture final : public ::Catch::IResultCapture {
+  template <class F>
+  static decltype(auto) hiding(F f) {
     const quiet hidden;
-    section_.emplace(make_info());
+    return f();
   }
-  ~quiet_section() {
-    const quiet hidden;
-    section_.reset();
+
+  using info = ::Catch::AssertionInfo;
+  using reaction = ::Catch::AssertionReaction;
+
+ public:
+  catch2_capture() : behind_(::Catch::getResultCapture()) {
+    ::Catch::getCurrentMutableContext().setResultCapture(this);
   }
-  quiet_section(const quiet_section&) = delete;
-  quiet_section& operator=(const quiet_section&) = delete;
-  explicit operator bool() const { return static_cast<bool>(*section_); }
+  ~catch2_capture() override { ::Catch::getCurrentMutableContext().setResultCapture(&behind_); }
+  catch2_capture(const catch2_capture&) = delete;
+  catch2_capture& operator=(const catch2_capture&) = delete;
+
+  bool sectionStarted(const ::Catch::SectionInfo& s, ::Catch::Counts& n) override {
+    return hiding([&] { return behind_.sectionStarted(s, n); });
+  }
+  void sectionEnded(const ::Catch::SectionEndInfo& s) override {
+    hiding([&] { behind_.sectionEnded(s); });
+  }
+  void sectionEndedEarly(const ::Catch::SectionEndInfo& s) override {
+    hiding([&] { behind_.sectionEndedEarly(s); });
+  }
+  ::Catch::IGeneratorTracker& acquireGeneratorTracker(::Catch::StringRef name,
+                                                      const ::Catch::SourceLineInfo& where) override {
+    test_leaks::all().suspect_framework();
+    return hiding([&]() -> auto& { return behind_.acquireGeneratorTracker(name, where); });
+  }
+    #if defined(CATCH_CONFIG_ENABLE_BENCHMARKING)
+  void benchmarkPreparing(const std::string& name) override {
+    hiding([&] { behind_.benchmarkPreparing(name); });
+  }
+  void benchmarkStarting(const ::Catch::BenchmarkInfo& b) override {
+    hiding([&] { behind_.benchmarkStarting(b); });
+  }
+  void benchmarkEnded(const ::Catch::BenchmarkStats<>& b) override {
+    hiding([&] { behind_.benchmarkEnded(b); });
+  }
+  void benchmarkFailed(const std::string& error) override {
+    hiding([&] { behind_.benchmarkFailed(error); });
+  }
+    #endif
+  void pushScopedMessage(const ::Catch::MessageInfo& m) override {
+    hiding([&] { behind_.pushScopedMessage(m); });
+  }
+  void popScopedMessage(const ::Catch::MessageInfo& m) override {
+    hiding([&] { behind_.popScopedMessage(m); });
+  }
+  void emplaceUnscopedMessage(const ::Catch::MessageBuilder& m) override {
+    hiding([&] { behind_.emplaceUnscopedMessage(m); });
+  }
+  void handleFatalErrorCondition(::Catch::StringRef message) override {
+    hiding([&] { behind_.handleFatalErrorCondition(message); });
+  }
+  void handleExpr(const info& i, const ::Catch::ITransientExpression& e, reaction& r) override {
+    hiding([&] { behind_.handleExpr(i, e, r); });
+  }
+  void handleMessage(const info& i, ::Catch::ResultWas::OfType t, const ::Catch::StringRef& m, reaction& r) override {
+    hiding([&] { behind_.handleMessage(i, t, m, r); });
+  }
+  void handleUnexpectedExceptionNotThrown(const info& i, reaction& r) override {
+    hiding([&] { behind_.handleUnexpectedExceptionNotThrown(i, r); });
+  }
+  void handleUnexpectedInflightException(const info& i, const std::string& m, reaction& r) override {
+    hiding([&] { behind_.handleUnexpectedInflightException(i, m, r); });
+  }
+  void handleIncomplete(const info& i) override {
+    hiding([&] { behind_.handleIncomplete(i); });
+  }
+  void handleNonExpr(const info& i, ::Catch::ResultWas::OfType t, reaction& r) override {
+    hiding([&] { behind_.handleNonExpr(i, t, r); });
+  }
+  bool lastAssertionPassed() override { return behind_.lastAssertionPassed(); }
+  void assertionPassed() override { behind_.assertionPassed(); }
+  std::string getCurrentTestName() const override { return behind_.getCurrentTestName(); }
+  const ::Catch::AssertionResult* getLastResult() const override { return behind_.getLastResult(); }
+  void exceptionEarlyReported() override { behind_.exceptionEarlyReported(); }
 
  private:
-  std::optional<::Catch::Section> section_;
+  ::Catch::IResultCapture& behind_;
 };
-#endif
 
-#if defined(TIDEMARK_DETAIL_HAS_CATCH2_SECTIONS)
-/// What the bodies of the running test case left behind; null while nobody listens.
-inline test_leaks*& listening_leaks() {
-  static test_leaks* leaks = nullptr;
-  return leaks;
+[[nodiscard]] inline catch2_test with_invoker(const catch2_test& test, ::Catch::ITestInvoker* invoker) {
+  return {invoker, ::Catch::TestCaseInfo(test.getTestCaseInfo())};
 }
+  #endif
 
-template <class F>
-auto quietly(F f) {
-  const quiet hidden;
-  return f();
-}
-
-/// A test case's body and nothing else: what Catch2 and its reporters keep meanwhile is not the test's.
-template <void (*Body)()>
-void run_body() {
-  struct window {
-    test_leaks* leaks = listening_leaks();
-    window() {
-      if (leaks != nullptr) leaks->begin();
+/// Takes the place of a test case's own function: what Catch2 and its reporters do around it is not the test's.
+class watched_test final : public ::Catch::ITestInvoker {
+ public:
+  explicit watched_test(const catch2_test& test) : test_(test) {}
+  void invoke() const override {
+    const auto& about = test_.getTestCaseInfo();
+    const location where = location::current(about.lineInfo.file, static_cast<int>(about.lineInfo.line), "");
+    testing::verdict v;
+    {
+      const catch2_capture capture;
+      watched_body watched(about.name, where);
+      test_.invoke();
+      const quiet hidden;
+      v.message = watched.end();
     }
-    ~window() {
-      if (leaks != nullptr) leaks->pause();
-    }
-  };
-  const window open;
-  Body();
-}
-#endif
+    const quiet hidden;
+    if (!v.message.empty()) catch2_framework::report(v, where, false);
+  }
 
-#if defined(TIDEMARK_DETAIL_CATCH2_LISTENER)
-/// Fails each test case that passed and left memory behind on its thread. Judged is each TEST_CASE of a file that includes this header;
-/// not TEST_CASE_METHOD and templates. With a reporter that keeps every assertion to the end (junit, sonarqube) what Catch2 keeps would be
-/// taken for the tests': use another one.
-class catch2_leak_listener final : public ::Catch::TIDEMARK_DETAIL_CATCH2_LISTENER {
-  using base = ::Catch::TIDEMARK_DETAIL_CATCH2_LISTENER;
+ private:
+  catch2_test test_;
+};
+
+/// Fails each test case that leaves memory behind.
+class catch2_leak_listener final : public TIDEMARK_DETAIL_CATCH2_LISTENER {
+  using base = TIDEMARK_DETAIL_CATCH2_LISTENER;
 
  public:
   using base::base;
-  ~catch2_leak_listener() override { listening_leaks() = nullptr; }
 
   void testRunStarting(const ::Catch::TestRunInfo& run) override {
     base::testRunStarting(run);
     const quiet hidden;
-    listening_leaks() = &leaks_;
-    warm_up(32);
-  }
-  void testCaseStarting(const ::Catch::TestCaseInfo& test) override {
-    base::testCaseStarting(test);
-    depth_ = 0;
-    const quiet hidden;
-    name_ = test.name;
-  }
-  void sectionStarting(const ::Catch::SectionInfo& section) override {
-    base::sectionStarting(section);
-    ++depth_;
-  }
-  void sectionEnded(const ::Catch::SectionStats& stats) override {
-    if (--depth_ == 0) judge(stats);
-    base::sectionEnded(stats);
+    warm_up(16);
+    // Catch2 has the list as constant, but not made of constants, and keeps pointers into it: each keeps its place.
+    auto& tests = const_cast<std::vector<catch2_test>&>(::Catch::getAllTestCasesSorted(*m_config));
+    for (catch2_test& test : tests) test = with_invoker(test, new watched_test(test));
   }
 
  private:
-  void judge(const ::Catch::SectionStats& stats) {
-    const quiet hidden;
-    const auto& at = stats.sectionInfo.lineInfo;
-    const location where = location::current(at.file, static_cast<int>(at.line), "");
-    const std::string problem = leaks_.end(name_, where);
-    if (problem.empty() || stats.assertions.failed > 0) return;  // a failed test is told already
-    catch2_framework::tell(problem.substr(line_of(where).size() + 2), false, where, false);
-  }
-
-  // Catch2 keeps the room of its list of messages, and its streams.
+  // Catch2 keeps its streams, and their room.
   static void warm_up(int depth) {
     if (depth == 0) return;
-    const ::Catch::ReusableStringStream stream;
-    const ::Catch::ScopedMessage message(
-        ::Catch::MessageBuilder("INFO", ::Catch::SourceLineInfo(__FILE__, __LINE__), ::Catch::ResultWas::Info)
-        << depth);
+    ::Catch::ReusableStringStream stream;
+    stream << std::string(16 << 10, ' ');
     warm_up(depth - 1);
   }
-
-  std::string name_;
-  int depth_ = 0;
-  test_leaks leaks_;
 };
 #endif
 
@@ -170,47 +221,18 @@ using framework = catch2_framework;
 }  // namespace v0
 }  // namespace tidemark
 
-#if defined(TIDEMARK_DETAIL_HAS_CATCH2_SECTIONS)
-  #undef TIDEMARK_DETAIL_HAS_CATCH2_SECTIONS
-  #undef INTERNAL_CATCH_TESTCASE2
-  #define INTERNAL_CATCH_TESTCASE2(TestName, ...)                                                            \
-    static void TestName();                                                                                  \
-    namespace {                                                                                              \
-    ::Catch::AutoReg INTERNAL_CATCH_UNIQUE_NAME(tidemark_registered)(                                        \
-        ::Catch::makeTestInvoker(&::tidemark::detail::checks::run_body<&TestName>), CATCH_INTERNAL_LINEINFO, \
-        ::Catch::StringRef(), ::Catch::NameAndTags{__VA_ARGS__});                                            \
-    }                                                                                                        \
-    static void TestName()
-  #if defined(GENERATE)
-    #undef GENERATE
-    #undef GENERATE_COPY
-    #undef GENERATE_REF
-    #define GENERATE(...) TIDEMARK_DETAIL_CHECK_GENERATE(, __VA_ARGS__)
-    #define GENERATE_COPY(...) TIDEMARK_DETAIL_CHECK_GENERATE(=, __VA_ARGS__)
-    #define GENERATE_REF(...) TIDEMARK_DETAIL_CHECK_GENERATE(&, __VA_ARGS__)
-    #define TIDEMARK_DETAIL_CHECK_GENERATE(capture, ...)                                              \
-      ::tidemark::detail::checks::quietly([&] {                                                       \
-        return ::Catch::Generators::generate(INTERNAL_CATCH_STRINGIZE(INTERNAL_CATCH_UNIQUE_NAME(g)), \
-                                             CATCH_INTERNAL_LINEINFO, [capture] {                     \
-                                               using namespace ::Catch::Generators;                   \
-                                               return makeGenerators(__VA_ARGS__);                    \
-                                             });                                                      \
-      })
-  #endif
-  #undef INTERNAL_CATCH_SECTION
-  #define INTERNAL_CATCH_SECTION(...)                                                                    \
-    if (const ::tidemark::detail::checks::quiet_section & INTERNAL_CATCH_UNIQUE_NAME(tidemark_section) = \
-            ::tidemark::detail::checks::quiet_section(                                                   \
-                [&] { return ::Catch::SectionInfo(CATCH_INTERNAL_LINEINFO, __VA_ARGS__); }))
-#endif
-
 #if defined(TIDEMARK_DETAIL_CATCH2_LISTENER)
   #undef TIDEMARK_DETAIL_CATCH2_LISTENER
+  #if __has_include(<catch2/catch_test_macros.hpp>)
+    #define TIDEMARK_DETAIL_CATCH2_LISTENER_NAME ("tidemark_leaks")
+  #else
+    #define TIDEMARK_DETAIL_CATCH2_LISTENER_NAME
+  #endif
 /// In one .cpp file, outside of every namespace.
-  #define TIDEMARK_REGISTER_LEAK_LISTENER()                                                      \
-    namespace {                                                                                  \
-    ::Catch::ListenerRegistrar<::tidemark::detail::checks::catch2_leak_listener> tidemark_leaks; \
-    }
+  #define TIDEMARK_REGISTER_LEAK_LISTENER()                                                                  \
+    TIDEMARK_DETAIL_MAKE_TEST_LEAKS()                                                                        \
+    static const ::Catch::ListenerRegistrar<::tidemark::detail::checks::catch2_leak_listener> tidemark_leaks \
+        TIDEMARK_DETAIL_CATCH2_LISTENER_NAME
 #endif
 
 // A failed REQUIRE throws.

@@ -8,6 +8,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 TIDEMARK_REGISTER_LEAK_LISTENER();
@@ -37,3 +38,15 @@ TEST_CASE("keeps what it says that it keeps") {
 }
 TEST_CASE("fails by itself") { CHECK(std::string(100, 'a') == std::string(100, 'b')); }
 TEST_CASE("clean at the end") { CHECK(std::string(100, 'x').size() == 100); }
+
+// The thread's own block is freed on the other thread.
+TEST_CASE("clean with a thread") {
+  bool has_run = false;
+  std::thread([&] { has_run = true; }).join();
+  CHECK(has_run);
+}
+static int* older = new int(7);
+TEST_CASE("leaks behind an older block") {
+  tidemark::escape(new int(1));
+  delete older;
+}

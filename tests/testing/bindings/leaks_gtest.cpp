@@ -7,6 +7,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 class fixture : public ::testing::TestWithParam<int> {
@@ -32,8 +33,22 @@ TEST(leaks, records_a_property) { RecordProperty("a_property", std::string(100, 
 TEST(leaks, fails_by_itself) { EXPECT_EQ(std::string(100, 'a'), std::string(100, 'b')); }
 TEST(leaks, clean_at_the_end) { EXPECT_EQ(std::string(100, 'x').size(), 100U); }
 
+TIDEMARK_REGISTER_LEAK_LISTENER();
+
+// The thread's own block is freed on the other thread.
+TEST(leaks, clean_with_a_thread) {
+  bool has_run = false;
+  std::thread([&] { has_run = true; }).join();
+  EXPECT_TRUE(has_run);
+}
+static int* older = new int(7);
+TEST(leaks, leaks_behind_an_older_block) {
+  tidemark::escape(new int(1));
+  delete older;
+}
+
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  TIDEMARK_REGISTER_LEAK_LISTENER();
+
   return RUN_ALL_TESTS();
 }
