@@ -24,7 +24,7 @@ SYSTEM_INCLUDE = re.compile(r'^\s*#\s*include\s*<((?!tidemark/)[^>]+)>', re.M)
 BINDINGS = {'tidemark/testing/doctest.hpp': 'doctest/doctest.h', 'tidemark/testing/gtest.hpp': 'gtest/gtest.h',
             'tidemark/testing/catch2.hpp': 'catch2/catch.hpp', 'tidemark/bridge/benchmark.hpp': 'benchmark/benchmark.h'}
 # What macros of the library expand to.
-HELPERS = re.compile(r'TIDEMARK_DETAIL_(JOIN|JOIN_AGAIN|CHECK\w*|LEAVE_TEST)$')
+HELPERS = re.compile(r'TIDEMARK_DETAIL_(JOIN|JOIN_AGAIN|CHECK\w*|LEAVE_TEST|MAKE_TEST_LEAKS|WARM_UP_GMOCK|CATCH2_LISTENER_NAME)$')
 
 # Headers that declare what a hook defines.
 AFTER = ''.join(f'#if __has_include(<{i}>)\n#include <{i}>\n#endif\n'

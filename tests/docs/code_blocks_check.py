@@ -5,8 +5,8 @@ usage: code_blocks_check.py [--compile-only] COMPILER...
 
 A block with `int main` is a program; one that begins with a declaration is compiled as it stands, any other inside a
 function, both after the includes that a reader is told of. A `text` block that directly follows a program, but for shell
-blocks, is its output: it must be what the program prints, apart from durations, the resident set, the heap's sum, and what names the
-process and the moment in JSON lines and CSV rows.
+blocks, is its output: it must be what the program prints, apart from durations, the resident set, the heap's sum, the
+source file, and what names the process and the moment in JSON lines and CSV rows.
 """
 import concurrent.futures
 import os
@@ -19,6 +19,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FENCE = re.compile(r'^```(\w*)\n(.*?)^```$', re.M | re.S)
 PRELUDE = '''#include <tidemark/tidemark.hpp>
+#include <tidemark/testing/expect.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -47,6 +48,7 @@ def plain(output):
             line = ','.join('_' if name in COLUMNS_OF_THE_RUN else field for name, field in zip(columns, line.split(',')))
         if re.search(r'\bresident\b', line) or line.startswith('heap: '):  # which has the sinks' own objects
             line = BYTES.sub('<bytes>', line)
+        line = re.sub(r'^\S+\.cpp:(\d+): ', r'<file>:\1: ', line)
         lines.append(re.sub(' {2,}', '  ', DURATION.sub('<duration>', OF_THE_RUN.sub(r'\1', line.rstrip()))))
     return lines
 

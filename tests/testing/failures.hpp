@@ -263,13 +263,20 @@ TEST_CASE("what the library swallows is no fault") {
 
 namespace {
 struct leaks_when_it_throws {
-  leaks_when_it_throws() : first(new int[3]), second(new int[5]) {}
+  leaks_when_it_throws() : first(made(new int[3])), second(new int[5]) {}
   ~leaks_when_it_throws() {
     delete[] first;
     delete[] second;
   }
   leaks_when_it_throws(const leaks_when_it_throws&) = delete;
   leaks_when_it_throws& operator=(const leaks_when_it_throws&) = delete;
+  // What it leaks is given back at the end of the test, for the sanitizers' sake.
+  static int* made(int* p) {
+    last[count++ % 4] = p;
+    return p;
+  }
+  static inline int* last[4];
+  static inline int count = 0;
   int* first;
   int* second;
 };
@@ -282,6 +289,8 @@ TEST_CASE("a constructor that leaks when it throws is found, with the number and
     const leaks_when_it_throws object;
     escape(&object);
   });
+  // The last run was undisturbed; the two before it leaked theirs.
+  for (int i = 1; i <= 2; ++i) delete[] leaks_when_it_throws::last[(leaks_when_it_throws::count - 1 - i) % 4];
   CHECK_FALSE(report.ok);
   CHECK(report.number == 3);
   CHECK(report.bytes == 20);
@@ -294,7 +303,7 @@ TEST_CASE("what leaks even where nothing fails is told as that") {
   kept.reserve(100);
   const t::failure_report report = t::for_each_allocation_failure([&] {
     kept.push_back(::operator new(64));
-    escape(::operator new(32, std::nothrow));
+    if (void* p = ::operator new(32, std::nothrow)) kept.push_back(p);
   });
   for (void* p : kept) ::operator delete(p);
   CHECK_FALSE(report.ok);
