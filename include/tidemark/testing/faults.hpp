@@ -47,7 +47,7 @@ inline namespace TIDEMARK_TAG {
 /// allocation meanwhile; 2 us for a call of malloc, to see whether it makes an exception object.
 class [[nodiscard]] fail_allocation {
  public:
-  explicit fail_allocation(std::int64_t nth, std::int64_t count = 1, extent over = extent::thread) {
+  explicit fail_allocation(std::int64_t nth, std::int64_t count = 1, [[maybe_unused]] extent over = extent::thread) {
     if (nth < 1 || count < 1) {
       detail::raise_invalid_argument(
           "tidemark::testing::fail_allocation: allocations are counted from 1, and at least 1 fails");
