@@ -187,8 +187,9 @@ inline void* resized(void* old, std::size_t n) noexcept {
   const std::size_t usable = usable_bytes(old);
   stamp was{};
   const bool is_ours = find_stamp(was, old, usable);
+  const bool is_counted = is_ours && was.owner != quiet_owner;
   const gate_passage gate =
-      n == 0 ? gate_passage() : gate_passage({n, is_ours ? was.size : 0, nullptr, allocation_caller::c_family});
+      n == 0 ? gate_passage() : gate_passage({n, is_counted ? was.size : 0, nullptr, allocation_caller::c_family});
   if (TIDEMARK_UNLIKELY(!gate.is_open())) return fail_with(ENOMEM);
   const stamp_word kept = is_ours ? wipe_stamp(old, usable) : stamp_word{};
   // Whether realloc(p, 0) frees is for the allocator below to say; if it does, null is no failure.

@@ -94,7 +94,12 @@ class fault final : private thread_guard {
 
  private:
   bool admits(allocation_request& r) noexcept override {
-    if (r.is_repeated || r.is_inner || !is_concerned(r)) return true;
+    // What is asked for below an allocation that was counted is that allocation.
+    const int depth = this_thread().tracked_depth;
+    if (depth > counted_depth_) return true;
+    counted_depth_ = INT32_MAX;
+    if (r.is_repeated || (r.is_inner && only_ == nullptr) || !is_concerned(r)) return true;
+    if (r.into != nullptr) counted_depth_ = depth;
     if (r.caller == allocation_caller::c_family && os::is_called_by(exception_makers_)) return true;
     ++requests_;
     if (requests_ < first_ || requests_ - first_ >= count_) return true;
@@ -127,6 +132,7 @@ class fault final : private thread_guard {
   std::uint64_t count_ = 0;
   const domain_node* only_ = nullptr;  // null: the thread's heap
   os::exception_makers exception_makers_;
+  int counted_depth_ = INT32_MAX;  // of tracked allocators around the one that was counted last
   std::uint64_t requests_ = 0;
   std::uint64_t failures_ = 0;
   std::uint64_t failed_bytes_ = 0;

@@ -21,7 +21,7 @@ namespace checks {
                                       std::uint64_t replaced) noexcept {
   if (bytes <= replaced) return true;
   const std::uint64_t more = bytes - replaced;
-  return live <= ceiling && more <= static_cast<std::uint64_t>(ceiling - live);
+  return live <= ceiling && more <= static_cast<std::uint64_t>(ceiling) - static_cast<std::uint64_t>(live);
 }
 
 /// Of growth from now on; beyond what a number can say there is no limit.
