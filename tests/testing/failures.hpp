@@ -371,6 +371,13 @@ TEST_CASE("what f throws undisturbed passes through, and no fault stays open") {
   CHECK(t::for_each_allocation_failure([] { escape(std::make_unique<int>(1).get()); }).points == 1);
 }
 
+TEST_CASE("inside quiet nothing could be made to fail, and so nothing is survived") {
+  const tidemark::quiet hidden;
+  const t::failure_report report = t::for_each_allocation_failure([] { escape(std::make_unique<int>(1).get()); });
+  CHECK_FALSE(report.ok);
+  CHECK(says(report, "tidemark::quiet is open on this thread"));
+}
+
 TEST_CASE("f without allocations survives, and says that there was none") {
   const t::failure_report report = t::for_each_allocation_failure([] {});
   CHECK(report.ok);

@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/gate.hpp>
@@ -195,9 +196,11 @@ class failure_runs {
   enum class step { first, failing, undisturbed };
 
   void look() {
+    const std::string_view why = why_unseen(over_);
     const quiet hidden;
     if (over_.what() == testing::extent::kind::domain) return;
     unseen_ = why_no_refusal();
+    if (unseen_.empty()) unseen_ = std::string(why);
   }
 
   [[nodiscard]] bool has_failed() const noexcept { return fault_ && fault_->failures() > 0; }
