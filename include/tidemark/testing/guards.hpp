@@ -172,9 +172,9 @@ class [[nodiscard]] allow_allocations final : private detail::checks::thread_gua
 /// `new` throws `std::bad_alloc` (after the new-handler, which may make room), `malloc` returns null with ENOMEM. Exactly that
 /// many bytes may be reached. What is given back always passes, and so does a realloc that shrinks. Of several, each
 /// holds: the tightest refuses first.
-/// `extent::thread`: this thread's heap, exact. `extent::process`: every thread's; each allocation keeps its room before it is
-/// made, so that threads together never pass the limit either; what is freed, or counted, at the same moment by another
-/// thread may be taken for live, or for live twice, which refuses early. What another thread had begun to allocate before the opening passes. A domain has a limit of its own.
+/// `extent::thread`: this thread's heap, exact. `extent::process`: every thread's; their allocations take turns, so that together
+/// they never pass the limit either; what another thread frees at the same moment may be seen too late, which refuses early.
+/// What another thread had begun to allocate before the opening passes. A domain has a limit of its own.
 /// Under hook/malloc the memory of exception objects is heap too: where it is refused, the C++ runtime takes it from a reserve.
 /// Threads: a thread's limit is opened and closed on that thread; the process's anywhere.
 /// Throws: `std::invalid_argument` for negative bytes and for another extent; `std::logic_error` without a hook, and with a

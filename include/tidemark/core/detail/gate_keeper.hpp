@@ -32,10 +32,9 @@ struct allocation_request {
   allocation_caller caller;
 
   // Set on the way.
-  bool is_repeated = false;          // a new-handler ran since it was asked the first time
-  bool is_inner = false;             // a tracked allocator around it has asked already
-  bool is_exempt = false;            // for the keepers further out: an exemption stands before them
-  std::uint64_t reserved_bytes = 0;  // by the keeper of the process, until the block is counted
+  bool is_repeated = false;  // a new-handler ran since it was asked the first time
+  bool is_inner = false;     // a tracked allocator around it has asked already
+  bool is_exempt = false;    // for the keepers further out: an exemption stands before them
 };
 
 /// Whom an allocation is asked of: a thread's, while it is in the thread's list, or the one of the process.
@@ -46,8 +45,8 @@ struct TIDEMARK_EXPORT gate_keeper {
 
   /// Throws: only at `throwing_new`. Everything else may be called by code that must not.
   virtual bool admits(allocation_request&) = 0;
-  /// What it reserved is counted by now, or was never allocated.
-  virtual void booked(std::uint64_t /*bytes*/) noexcept {}
+  /// What it admitted is counted by now, or was never allocated.
+  virtual void settled() noexcept {}
   /// The program ends by std::terminate.
   virtual void on_terminate() noexcept {}
   [[nodiscard]] virtual bool injects_failures() const noexcept { return false; }
@@ -66,19 +65,21 @@ class gate_passage {
   TIDEMARK_ALWAYS_INLINE explicit gate_passage(const allocation_request& r) : request_(r) {
     if (TIDEMARK_UNLIKELY(is_guarded())) ask();
   }
-  TIDEMARK_ALWAYS_INLINE ~gate_passage() {
-    if (TIDEMARK_UNLIKELY(is_held_)) leave();
-  }
+  TIDEMARK_ALWAYS_INLINE ~gate_passage() { step_back(); }
   gate_passage(const gate_passage&) = delete;
   gate_passage& operator=(const gate_passage&) = delete;
 
   /// False: it must fail.
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
 
-  /// After a new-handler, which may have made room.
-  void ask_again() {
+  /// It was not made, and others may go on.
+  TIDEMARK_ALWAYS_INLINE void step_back() noexcept {
     if (TIDEMARK_UNLIKELY(is_held_)) leave();
     is_held_ = false;
+  }
+  /// After a new-handler, which may have made room.
+  void ask_again() {
+    step_back();
     is_open_ = true;
     request_.is_repeated = true;
     request_.is_exempt = false;
@@ -115,7 +116,7 @@ class gate_passage {
     if (request_.into != nullptr) {
       --this_thread().tracked_depth;
     } else {
-      process_->booked(request_.reserved_bytes);
+      process_->settled();
     }
   }
 

@@ -42,6 +42,7 @@ TIDEMARK_NOINLINE inline void* new_slowly(std::size_t n, std::size_t alignment, 
     if (TIDEMARK_LIKELY(gate.is_open())) {
       if (void* p = try_allocate(n, alignment)) return p;
     }
+    gate.step_back();
     const std::new_handler handler = std::get_new_handler();
     if (handler == nullptr) return nullptr;
     handler();

@@ -36,8 +36,8 @@ struct process_limit {
   process_limit* older = nullptr;
 };
 
-/// Registry of the open ones. An allocation keeps its room from the question until it is counted: as frees can only lower
-/// what is live, no two together can pass a limit that one alone may not.
+/// Registry of the open ones. Allocations take turns, each from the question until it is counted: as frees can only lower what
+/// is live, no two together can pass a limit that one alone may not.
 class TIDEMARK_EXPORT process_limits final : public gate_keeper {
  public:
   static constexpr std::uint64_t key = registry_key("process limits");
@@ -66,29 +66,25 @@ class TIDEMARK_EXPORT process_limits final : public gate_keeper {
     return limit.refusals;
   }
 
+  /// Where it admits, the lock is held until `settled()`.
   bool admits(allocation_request& r) noexcept override {
-    const spin_guard held(lock_);
-    const std::int64_t live = ledger().process.live_now() + static_cast<std::int64_t>(reserved_);
+    lock_.lock();
+    const std::int64_t live = ledger().process.live_now();
     bool is_admitted = true;
     for (process_limit* l = newest_; l != nullptr; l = l->older) {
       if (has_room(live, l->ceiling, r.bytes, r.replaced_bytes)) continue;
       ++l->refusals;
       is_admitted = false;
     }
-    if (is_admitted && r.bytes > r.replaced_bytes && newest_ != nullptr) r.reserved_bytes = r.bytes - r.replaced_bytes;
-    reserved_ += r.reserved_bytes;
+    if (!is_admitted) lock_.unlock();
     return is_admitted;
   }
-  void booked(std::uint64_t bytes) noexcept override {
-    const spin_guard held(lock_);
-    reserved_ = reserved_ > bytes ? reserved_ - bytes : 0;  // less was kept where the thread forked meanwhile
-  }
+  void settled() noexcept override { lock_.unlock(); }
 
   void on_fork(fork_moment moment) noexcept {
     if (moment == fork_moment::before) return lock_.lock();
     if (moment == fork_moment::after_in_child) {
       // Those of threads that the child lacks would never end.
-      reserved_ = 0;
       for (process_limit** at = &newest_; *at != nullptr;) {
         if ((*at)->thread == os::thread_mark()) {
           at = &(*at)->older;
@@ -108,7 +104,6 @@ class TIDEMARK_EXPORT process_limits final : public gate_keeper {
 
   spin_lock lock_;
   process_limit* newest_ = nullptr;
-  std::uint64_t reserved_ = 0;
 };
 
 }  // namespace checks
