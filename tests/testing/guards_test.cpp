@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: MIT
 #include <tidemark/hook/global_new.hpp>
 
-#include "limits.hpp"
+#include "guards.hpp"
