@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,14 +17,13 @@
 #include <tidemark/core/detail/raise.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/location.hpp>
-#include <tidemark/core/reading.hpp>
 #include <tidemark/core/usage.hpp>
 #include <tidemark/sink/detail/text.hpp>
 #include <tidemark/sys/detail/rewrite.hpp>
 #include <tidemark/sys/file.hpp>
 #include <tidemark/testing/detail/baseline_file.hpp>
-#include <tidemark/testing/detail/extent_window.hpp>
 #include <tidemark/testing/detail/figure_check.hpp>
+#include <tidemark/testing/detail/measured_runs.hpp>
 #include <tidemark/testing/detail/words.hpp>
 #include <tidemark/testing/extent.hpp>
 #include <tidemark/testing/verdict.hpp>
@@ -346,7 +344,7 @@ class baseline_check {
  public:
   baseline_check(std::string_view name, testing::baseline_options options, const testing::extent& over,
                  const location& where)
-      : over_(over), where_(where) {
+      : where_(where), runs_(over, 2) {
     const quiet hidden;
     name_ = name;
     options_ = std::move(options);
@@ -354,66 +352,38 @@ class baseline_check {
   baseline_check(const baseline_check&) = delete;
   baseline_check& operator=(const baseline_check&) = delete;
 
-  [[nodiscard]] bool next() {
-    if (is_over_) return false;
-    if (runs_ == 2) {
-      finish();
-      return false;
-    }
-    if (++runs_ == 1) why_absent_ = why_unseen(over_);
-    window_.emplace(over_);
-    return true;
-  }
-
-  void is_left(const char* how, bool on_purpose) {
-    if (is_over_) return;
-    if (!on_purpose || runs_ < 2) left_ = how;
-    finish();
-  }
+  [[nodiscard]] bool next() { return runs_.next(); }
+  void is_left(const char* how, bool on_purpose) { runs_.is_left(how, on_purpose); }
 
   [[nodiscard]] testing::verdict verdict() const {
     const quiet hidden;
-    if (!why_absent_.empty()) return unchecked(where_, why_absent_);
+    if (!runs_.why_absent().empty()) return unchecked(where_, runs_.why_absent());
     testing::verdict v;
-    v.usage = usage_;
-    if (left_ != nullptr) {
+    v.usage = runs_.usage();
+    const std::string whose = owner_of(runs_.over());
+    if (runs_.left() != nullptr) {
       v.message = message_lines(where_, "left before its end, and not compared with its baseline")
-                      .add("but", left_)
-                      .add_figures(usage_, owner_of(over_))
+                      .add("but", runs_.left())
+                      .add_figures(v.usage, whose)
                       .text();
       return v;
     }
-    const baseline_judgement j = judge_baseline(name_, usage_, options_, where_);
+    const baseline_judgement j = judge_baseline(name_, v.usage, options_, where_);
     v.ok = j.ok;
-    message_lines lines(where_, (j.ok ? "as the baseline " : "not as the baseline ") + shown(name_));
-    lines.add("expected", j.expected).add("measured", j.measured).add_figures(usage_, owner_of(over_));
-    v.message = lines.text();
+    v.message = message_lines(where_, (j.ok ? "as the baseline " : "not as the baseline ") + shown(name_))
+                    .add("expected", j.expected)
+                    .add("measured", j.measured)
+                    .add_figures(v.usage, whose)
+                    .text();
     if (!j.advice.empty()) v.message.append("\n").append(j.advice);
     return v;
   }
 
  private:
-  void finish() {
-    const reading<window_usage> read = window_->usage();
-    window_.reset();
-    is_over_ = true;
-    if (read) {
-      usage_ = *read;
-    } else if (why_absent_.empty()) {
-      why_absent_ = read.why();
-    }
-  }
-
   std::string name_;
   testing::baseline_options options_;
-  testing::extent over_;
   location where_;
-  int runs_ = 0;
-  bool is_over_ = false;
-  const char* left_ = nullptr;
-  std::string_view why_absent_;
-  window_usage usage_;
-  std::optional<extent_window> window_;
+  measured_runs runs_;
 };
 
 }  // namespace TIDEMARK_TAG

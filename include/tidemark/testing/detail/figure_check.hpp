@@ -3,18 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/location.hpp>
-#include <tidemark/core/reading.hpp>
 #include <tidemark/core/usage.hpp>
-#include <tidemark/scope/meter/resident.hpp>
 #include <tidemark/testing/detail/enforcement.hpp>
-#include <tidemark/testing/detail/extent_window.hpp>
+#include <tidemark/testing/detail/measured_runs.hpp>
 #include <tidemark/testing/detail/words.hpp>
 #include <tidemark/testing/extent.hpp>
 #include <tidemark/testing/verdict.hpp>
@@ -54,7 +51,10 @@ class figure_check {
  public:
   /// Raises std::invalid_argument for a negative limit.
   figure_check(const expectation& expected, const testing::extent& over, const location& where)
-      : expected_(expected), over_(over), where_(where) {
+      : expected_(expected),
+        where_(where),
+        runs_(over, expected.what == figure::left_behind ? 2 : 1,
+              expected.what == figure::resident_growth ? measured::resident_set : measured::heap) {
     if (expected.limit >= 0) return;
     const quiet hidden;
     raise_invalid_argument(
@@ -64,82 +64,49 @@ class figure_check {
   figure_check(const figure_check&) = delete;
   figure_check& operator=(const figure_check&) = delete;
 
-  /// Whether the body runs (again).
-  [[nodiscard]] bool next() {
-    if (is_over_) return false;
-    if (is_last_run()) {
-      finish();
-      return false;
-    }
-    ++runs_;
-    if (expected_.what == figure::resident_growth) {
-      resident_.emplace();
-      return true;
-    }
-    if (runs_ == 1) why_absent_ = why_unseen(over_);
-    window_.emplace(over_);
-    return true;
-  }
-
-  /// The body was left before its end: `how` says by what. One that was left on purpose is judged by what it did.
-  void is_left(const char* how, bool on_purpose) {
-    if (is_over_) return;
-    if (!on_purpose || !is_last_run()) left_ = how;
-    finish();
-  }
+  [[nodiscard]] bool next() { return runs_.next(); }
+  void is_left(const char* how, bool on_purpose) { runs_.is_left(how, on_purpose); }
 
   [[nodiscard]] testing::verdict verdict() const {
     const quiet hidden;
-    if (!why_absent_.empty()) return unchecked(where_, why_absent_);
+    if (!runs_.why_absent().empty()) return unchecked(where_, runs_.why_absent());
+    const char* const left = runs_.left();
     testing::verdict v;
-    v.usage = usage_;
-    v.ok = holds() && left_ == nullptr;
+    v.usage = runs_.usage();
+    v.ok = holds() && left == nullptr;
     message_lines lines(where_, v.ok ? "holds" : headline());
     lines.add("expected", expected_text());
     lines.add("measured", measured_text());
-    if (left_ != nullptr) lines.add("but", is_last_run() ? left_ : joined(left_, " in the first of two runs"));
-    v.message = lines.add_figures(usage_, whose()).text();
+    if (left != nullptr) lines.add("but", runs_.is_last() ? left : joined(left, " in the first of two runs"));
+    v.message = lines.add_figures(v.usage, whose()).text();
     return v;
   }
 
  private:
-  [[nodiscard]] bool is_last_run() const noexcept { return runs_ == (expected_.what == figure::left_behind ? 2 : 1); }
-
-  void finish() {
-    const reading<window_usage> read = resident_ ? resident_->usage() : window_->usage();
-    resident_.reset();
-    window_.reset();
-    is_over_ = true;
-    if (read) {
-      usage_ = *read;
-    } else if (why_absent_.empty()) {
-      why_absent_ = read.why();
-    }
-  }
-
+  [[nodiscard]] const window_usage& usage() const noexcept { return runs_.usage(); }
   [[nodiscard]] std::uint64_t limit() const noexcept { return static_cast<std::uint64_t>(expected_.limit); }
   // The entry and the peak are each off by that much, and a check must not hold by it.
   [[nodiscard]] std::int64_t doubt() const noexcept {
-    return expected_.what == figure::peak_growth ? 2 * usage_.error_bound_bytes : 0;
+    return expected_.what == figure::peak_growth ? 2 * usage().error_bound_bytes : 0;
   }
   [[nodiscard]] std::int64_t blocks_left() const noexcept {
-    return static_cast<std::int64_t>(usage_.allocations - usage_.deallocations);
+    return static_cast<std::int64_t>(usage().allocations - usage().deallocations);
   }
   [[nodiscard]] std::int64_t bytes_left() const noexcept {
-    return static_cast<std::int64_t>(usage_.allocated_bytes - usage_.freed_bytes);
+    return static_cast<std::int64_t>(usage().allocated_bytes - usage().freed_bytes);
   }
 
   [[nodiscard]] bool holds() const noexcept {
     switch (expected_.what) {
       case figure::peak_growth:
       case figure::resident_growth:
-        return usage_.peak_growth() <= expected_.limit - doubt();
+        return usage().peak_growth() <= expected_.limit - doubt();
       case figure::allocations_exactly:
-        return usage_.allocations == limit();
+        return usage().allocations == limit();
       case figure::allocations_at_most:
-        return usage_.allocations <= limit();
+        return usage().allocations <= limit();
       case figure::allocated_bytes:
-        return usage_.allocated_bytes <= limit();
+        return usage().allocated_bytes <= limit();
       case figure::left_behind:
         break;
     }
@@ -150,11 +117,11 @@ class figure_check {
     if (holds()) return "left before its end";
     switch (expected_.what) {
       case figure::peak_growth:
-        return usage_.peak_growth() <= expected_.limit ? "the peak may be too high" : "the peak is too high";
+        return usage().peak_growth() <= expected_.limit ? "the peak may be too high" : "the peak is too high";
       case figure::resident_growth:
         return "the resident set grows too much";
       case figure::allocations_exactly:
-        return usage_.allocations > limit() ? "too many allocations" : "too few allocations";
+        return usage().allocations > limit() ? "too many allocations" : "too few allocations";
       case figure::allocations_at_most:
         return expected_.limit == 0 ? "allocates, and must not" : "too many allocations";
       case figure::allocated_bytes:
@@ -190,9 +157,9 @@ class figure_check {
         return growth_text();
       case figure::allocations_exactly:
       case figure::allocations_at_most:
-        return counted(usage_.allocations, "allocation") + ", " + exact_bytes(usage_.allocated_bytes) + " together";
+        return counted(usage().allocations, "allocation") + ", " + exact_bytes(usage().allocated_bytes) + " together";
       case figure::allocated_bytes:
-        return exact_bytes(usage_.allocated_bytes) + " in " + counted(usage_.allocations, "allocation");
+        return exact_bytes(usage().allocated_bytes) + " in " + counted(usage().allocations, "allocation");
       case figure::left_behind:
         break;
     }
@@ -205,7 +172,7 @@ class figure_check {
   }
 
   [[nodiscard]] std::string growth_text() const {
-    const std::int64_t growth = usage_.peak_growth();
+    const std::int64_t growth = usage().peak_growth();
     std::string text = exact_bytes(growth) + " above the entry";
     if (growth > expected_.limit) return text + ", " + exact_bytes(growth - expected_.limit) + " too much";
     if (holds()) return text;
@@ -215,19 +182,12 @@ class figure_check {
   }
 
   [[nodiscard]] std::string whose() const {
-    return expected_.what == figure::resident_growth ? "the resident set of the whole process" : owner_of(over_);
+    return expected_.what == figure::resident_growth ? "the resident set of the whole process" : owner_of(runs_.over());
   }
 
   expectation expected_;
-  testing::extent over_;
   location where_;
-  int runs_ = 0;
-  bool is_over_ = false;
-  const char* left_ = nullptr;
-  std::string_view why_absent_;  // texts of the library are kept for ever
-  window_usage usage_;
-  std::optional<extent_window> window_;
-  std::optional<meter::resident::window> resident_;
+  measured_runs runs_;
 };
 
 /// Any check around a callable.
