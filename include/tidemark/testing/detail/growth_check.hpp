@@ -85,7 +85,7 @@ struct trend {
   }
   const double error = n > 2 ? std::sqrt(scatter / static_cast<double>(n - 2) / sxx) : 0;
   t.is_growing = t.slope > 4 * error && t.slope * static_cast<double>(n - 1) > static_cast<double>(tolerance) &&
-                 bottom[1] > bottom[0] && bottom[1] - bottom[0] > tolerance / 2;
+                 bottom[1] - bottom[0] > tolerance / 2;
   return t;
 }
 
