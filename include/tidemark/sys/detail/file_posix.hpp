@@ -24,6 +24,7 @@
   #include <fcntl.h>
   #include <sys/file.h>
   #include <sys/stat.h>
+  #include <sys/types.h>
   #include <sys/uio.h>
   #include <unistd.h>
 
@@ -32,15 +33,16 @@ inline namespace v0 {
 namespace detail {
 namespace os {
 
-[[nodiscard]] inline int open_to_append(const char* path) noexcept {
+/// A descriptor, or a negative errno value. Above the standard streams: where one is closed, what is printed there must not
+/// land in the file.
+[[nodiscard]] inline int open_above_streams(const char* path, int flags, mode_t mode) noexcept {
   const no_cancellation whole;
   const int saved = errno;
   int fd = 0;
   do {
-    fd = ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    fd = ::open(path, flags | O_CLOEXEC, mode);
   } while (fd < 0 && errno == EINTR);
-  if (fd >= 0 &&
-      fd <= STDERR_FILENO) {  // a standard stream was closed: what is printed there must not land in the file
+  if (fd >= 0 && fd <= STDERR_FILENO) {
     const int low = fd;
     fd = ::fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     const int failed = errno;
@@ -50,6 +52,10 @@ namespace os {
   if (fd < 0) fd = -errno;
   errno = saved;
   return fd;
+}
+
+[[nodiscard]] inline int open_to_append(const char* path) noexcept {
+  return open_above_streams(path, O_WRONLY | O_APPEND | O_CREAT, 0666);
 }
 
 inline void close_descriptor(int fd) noexcept {

@@ -34,24 +34,14 @@ inline namespace v0 {
 namespace detail {
 namespace os {
 
-/// Above the standard streams: where one is closed, what another thread prints must not land in the file.
+/// A file while it is open.
 class open_file {
  public:
-  open_file(const std::string& path, int flags, mode_t mode = 0) noexcept {
-    const no_cancellation whole;
-    const int saved = errno;
-    do {
-      fd_ = ::open(path.c_str(), flags | O_CLOEXEC, mode);
-    } while (fd_ < 0 && errno == EINTR);
-    if (fd_ >= 0 && fd_ <= STDERR_FILENO) {
-      const int low = fd_;
-      fd_ = ::fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-      const int failed = errno;
-      ::close(low);
-      errno = failed;
-    }
-    if (fd_ < 0) error_ = errno;
-    errno = saved;
+  open_file(const std::string& path, int flags, mode_t mode = 0) noexcept
+      : fd_(open_above_streams(path.c_str(), flags, mode)) {
+    if (fd_ >= 0) return;
+    error_ = -fd_;
+    fd_ = -1;
   }
   ~open_file() { static_cast<void>(close()); }
   open_file(const open_file&) = delete;
@@ -72,7 +62,7 @@ class open_file {
   }
 
  private:
-  int fd_ = -1;
+  int fd_;
   int error_ = 0;
 };
 
