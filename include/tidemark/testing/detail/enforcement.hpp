@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
@@ -28,8 +29,8 @@ template <class... Parts>
 inline namespace TIDEMARK_TAG {
 
 /// Whether the hook can refuse an allocation of this thread. Empty: it can.
-[[nodiscard]] inline std::string why_no_refusal() {
-  if (hook_state() == hook_kind::none) return std::string(hook_reason());
+[[nodiscard]] inline std::string_view why_no_refusal() {
+  if (hook_state() == hook_kind::none) return hook_reason();
   if (hook_state() == hook_kind::sanitizer) {
     return "the sanitizer allocates, and tells the hook afterwards: nothing can be refused. Run this check in a build "
            "without it; under hook/global_new.hpp with g++, -DTIDEMARK_OPT_SANITIZER_HOOKS=0 counts and refuses there "
@@ -42,7 +43,7 @@ inline namespace TIDEMARK_TAG {
 /// Raises std::logic_error where it cannot.
 inline void require_refusal(const char* who) {
   const quiet hidden;
-  const std::string why = why_no_refusal();
+  const std::string_view why = why_no_refusal();
   if (!why.empty()) raise_logic_error(joined("tidemark::testing::", who, " has no effect here: ", why).c_str());
 }
 

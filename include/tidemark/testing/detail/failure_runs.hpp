@@ -17,6 +17,7 @@
 #include <tidemark/testing/detail/enforcement.hpp>
 #include <tidemark/testing/detail/extent_window.hpp>
 #include <tidemark/testing/detail/fault.hpp>
+#include <tidemark/testing/detail/figure_check.hpp>
 #include <tidemark/testing/detail/words.hpp>
 #include <tidemark/testing/extent.hpp>
 #include <tidemark/testing/verdict.hpp>
@@ -37,8 +38,7 @@ class failure_runs {
     if (over.what() != testing::extent::kind::thread && over.what() != testing::extent::kind::domain) {
       raise_invalid_argument(
           "tidemark::testing::for_each_allocation_failure: takes extent::thread or a domain: several threads have no "
-          "order to "
-          "count in");
+          "order to count in");
     }
   }
   failure_runs(const failure_runs&) = delete;
@@ -163,15 +163,11 @@ class failure_runs {
     v.usage = usage_;
     v.ok = false;
     if (!unseen_.empty()) {
-      v.usage = {};
-      v.usage.counts_events = false;
-      v.message = message_lines(where_, "not checked, and so not passed").add("because", unseen_).text();
+      v = unchecked(where_, unseen_);
       return;
     }
     if (problem_.empty() && number_ == 0 && over_.what() == testing::extent::kind::domain) {
-      v.message = message_lines(where_, "not checked, and so not passed")
-                      .add("because", "nothing was allocated in " + owner_of(over_) + ": there was nothing to fail")
-                      .text();
+      v = unchecked(where_, "nothing was allocated in " + owner_of(over_) + ": there was nothing to fail");
       return;
     }
     if (problem_.empty()) {
@@ -196,11 +192,8 @@ class failure_runs {
   enum class step { first, failing, undisturbed };
 
   void look() {
-    const std::string_view why = why_unseen(over_);
-    const quiet hidden;
-    if (over_.what() == testing::extent::kind::domain) return;
-    unseen_ = why_no_refusal();
-    if (unseen_.empty()) unseen_ = std::string(why);
+    if (over_.what() == testing::extent::kind::thread) unseen_ = why_no_refusal();
+    if (unseen_.empty()) unseen_ = why_unseen(over_);
   }
 
   [[nodiscard]] bool has_failed() const noexcept { return fault_ && fault_->failures() > 0; }
@@ -232,7 +225,7 @@ class failure_runs {
 
   testing::extent over_;
   location where_;
-  std::string unseen_;
+  std::string_view unseen_;  // texts of the library are kept for ever
   step step_ = step::first;
   bool is_running_ = false;
   bool is_over_ = false;
