@@ -17,7 +17,6 @@
 #include <tidemark/testing/detail/enforcement.hpp>
 #include <tidemark/testing/detail/extent_window.hpp>
 #include <tidemark/testing/detail/fault.hpp>
-#include <tidemark/testing/detail/figure_check.hpp>
 #include <tidemark/testing/detail/words.hpp>
 #include <tidemark/testing/extent.hpp>
 #include <tidemark/testing/verdict.hpp>

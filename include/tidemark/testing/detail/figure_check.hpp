@@ -37,14 +37,6 @@ struct expectation {
   const char* name;
 };
 
-/// A check that nothing could be seen of.
-[[nodiscard]] inline testing::verdict unchecked(const location& where, std::string_view why) {
-  testing::verdict v;
-  v.usage.counts_events = false;
-  v.message = message_lines(where, "not checked, and so not passed").add("because", why).text();
-  return v;
-}
-
 inline namespace TIDEMARK_TAG {
 
 class figure_check {

@@ -12,6 +12,7 @@
 #include <tidemark/core/location.hpp>
 #include <tidemark/core/usage.hpp>
 #include <tidemark/testing/extent.hpp>
+#include <tidemark/testing/verdict.hpp>
 
 namespace tidemark {
 inline namespace v0 {
@@ -104,6 +105,14 @@ class message_lines {
  private:
   std::string text_;
 };
+
+/// A check that nothing could be seen of.
+[[nodiscard]] inline testing::verdict unchecked(const location& where, std::string_view why) {
+  testing::verdict v;
+  v.usage.counts_events = false;
+  v.message = message_lines(where, "not checked, and so not passed").add("because", why).text();
+  return v;
+}
 
 }  // namespace checks
 }  // namespace detail
