@@ -43,7 +43,7 @@ inline namespace TIDEMARK_TAG {
 /// fails; that needs no hook. Over the process or a task there is no order to count in: `std::invalid_argument`.
 /// If std::terminate is called meanwhile, what failed is said on the standard error.
 /// Threads: opened and closed on one thread. Throws: `std::invalid_argument` for a number below 1; `std::logic_error` inside
-/// another one, without a hook, and with a sanitizer's, which cannot refuse. Cost: about 240 instructions more for each
+/// another one, without a hook, and with a sanitizer's, which cannot refuse. Cost: about 250 instructions more for each
 /// allocation meanwhile; 2 us for a call of malloc, to see whether it makes an exception object.
 class [[nodiscard]] fail_allocation {
  public:

@@ -179,7 +179,7 @@ class [[nodiscard]] allow_allocations final : private detail::checks::thread_gua
 /// Threads: a thread's limit is opened and closed on that thread; the process's anywhere.
 /// Throws: `std::invalid_argument` for negative bytes and for another extent; `std::logic_error` without a hook, and with a
 /// sanitizer's, which cannot refuse.
-/// Cost: about 240 instructions more for each new and delete meanwhile; of the process, also two locks and a step per thread.
+/// Cost: about 250 instructions more for each new and delete meanwhile; of the process, also a step per thread.
 class [[nodiscard]] heap_limit final : private detail::checks::thread_guard {
  public:
   explicit heap_limit(std::int64_t bytes, extent over = extent::thread) {
