@@ -305,12 +305,14 @@ TEST_CASE("a check of a task that is over, or of none, fails and says so") {
     tidemark::task_scope task("over");
     token = task.token();
     CHECK(t::no_allocations([] {}, token));
-    const t::verdict v = t::peak_at_most(100, [&] { static_cast<void>(task.close()); }, token);
+    const t::verdict v = t::peak_at_most(
+        100, [&] { static_cast<void>(task.close()); }, token);
     CHECK_FALSE(v.ok);
     CHECK(says(v, "the task is over"));
     CHECK_FALSE(v.usage.counts_events);
   }
-  CHECK_FALSE(t::peak_at_most(100, [] {}, token));
+  CHECK_FALSE(t::peak_at_most(
+      100, [] {}, token));
 }
 
 TEST_CASE("a peak of several threads holds only where it must be low enough") {
@@ -372,6 +374,22 @@ TEST_CASE("a check inside quiet fails, since it would see nothing") {
   CHECK(says(v, "tidemark::quiet is open on this thread"));
 }
 
+TEST_CASE("a body that leaves a quiet open hides what comes after, and is not passed") {
+  const auto leaves_hidden = [](auto check) {
+    std::optional<tidemark::quiet> left;
+    const t::verdict v = check([&] {
+      take_one(8);
+      if (!left) left.emplace();
+    });
+    left.reset();
+    return !v.ok && says(v, "tidemark::quiet is open on this thread");
+  };
+  CHECK(leaves_hidden([](auto f) { return t::no_leak(f); }));
+  CHECK(leaves_hidden([](auto f) { return t::no_growth(f); }));
+  CHECK(leaves_hidden([](auto f) { return t::peak_at_most(1'000, f); }));
+  CHECK(leaves_hidden([](auto f) -> t::verdict { return t::for_each_allocation_failure(f); }));
+}
+
 TEST_CASE("what is allocated in quiet within a check is not counted") {
   CHECK(t::no_allocations([] {
     const tidemark::quiet hidden;
@@ -422,7 +440,9 @@ TEST_CASE("a negative limit is an error that names the check and the value, and 
 
 TEST_CASE("an exception passes through, and leaves no window open") {
   for (const t::extent& over : {t::extent::thread, t::extent::process}) {
-    CHECK_THROWS_AS(static_cast<void>(t::peak_at_most(10, [] { throw std::runtime_error("x"); }, over).ok),
+    CHECK_THROWS_AS(static_cast<void>(t::peak_at_most(
+                                          10, [] { throw std::runtime_error("x"); }, over)
+                                          .ok),
                     std::runtime_error);
     CHECK_THROWS_AS(static_cast<void>(t::no_leak([] { throw 7; }, over).ok), int);
     CHECK_THROWS_AS(static_cast<void>(t::no_growth([] { throw 7; }, {}, over).ok), int);

@@ -253,6 +253,15 @@ TEST_CASE("what another thread allocates is nothing to a region, and its regions
   CHECK(there == 1);
 }
 
+#if TIDEMARK_HAS_EXCEPTIONS()
+TEST_CASE("a guard that would see nothing, inside quiet, cannot be made") {
+  const tidemark::quiet hidden;
+  CHECK_THROWS_AS(static_cast<void>(t::no_allocation_region()), std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(t::heap_limit(100)), std::logic_error);
+  CHECK_THROWS_AS(static_cast<void>(t::heap_limit(100, t::extent::process)), std::logic_error);
+}
+#endif
+
 TEST_CASE("quiet hides from a region") {
   std::uint64_t told_of = 1;
   {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The two-level byte account. Each thread keeps its own balance and settles it in batches into the process's, and into that
-// of each task it works for; windows over them know their entry, peak and exit, whatever the order in which they close.
-// docs/semantics.md has the examples.
+// The two-level byte account. Each thread keeps its own balance and settles it in batches into the process's, and into
+// that of each task it works for; windows over them know their entry, peak and exit, whatever the order in which they
+// close. docs/semantics.md has the examples.
 //
 // Per event: five additions and two comparisons on the thread's own cache line, whatever the number of open windows.
 #pragma once
@@ -91,7 +91,8 @@ class thread_account {
     return u;
   }
 
-  /// Closes a window that nobody reads. The one below takes its marks; those above keep theirs, and hand them down in turn.
+  /// Closes a window that nobody reads. The one below takes its marks; those above keep theirs, and hand them down in
+  /// turn.
   void drop(window_node& w) noexcept {
     checkpoint();
     hand_down(w);
@@ -173,8 +174,8 @@ class thread_account {
 };
 
 /// What several threads settle into: the process, and its tasks. Any thread may open and close their windows.
-/// Threads: every member takes the one lock. Settling and folding exclude each other, so that no candidate from before a
-/// window opened lands in it.
+/// Threads: every member takes the one lock. Settling and folding exclude each other, so that no candidate from before
+/// a window opened lands in it.
 class shared_account {
  public:
   constexpr shared_account() noexcept = default;
@@ -253,8 +254,8 @@ class shared_account {
 
   // ---- tasks ----
 
-  /// A task begins, inside the innermost one of the thread that opens it, which sits in it, and in those around it, from the
-  /// start. Null: no memory.
+  /// A task begins, inside the innermost one of the thread that opens it, which sits in it, and in those around it,
+  /// from the start. Null: no memory.
   template <class Make>
   [[nodiscard]] task_seat* open_task(task_account& t, thread_account& by, Make make) noexcept {
     by.settle();
@@ -276,7 +277,8 @@ class shared_account {
     return seat;
   }
 
-  /// The task is over, and those who sit in it work for it no longer. `by` closes it: null is a thread without an account.
+  /// The task is over, and those who sit in it work for it no longer. `by` closes it: null is a thread without an
+  /// account.
   window_usage close_task(task_account& t, thread_account* by, std::int64_t settle_bytes) noexcept {
     if (by != nullptr) by->settle();
     const spin_guard held(lock_);
@@ -325,8 +327,8 @@ class shared_account {
     t.windows.remove(w);
   }
 
-  /// `by` works for the task and its ancestors from now on, with a seat from `make()` in each. Returns the first; null where
-  /// the task is over or there is no memory.
+  /// `by` works for the task and its ancestors from now on, with a seat from `make()` in each. Returns the first; null
+  /// where the task is over or there is no memory.
   template <class Make>
   [[nodiscard]] task_seat* join_task(task_account& t, std::uint64_t ticket, thread_account& by, Make make) noexcept {
     by.settle();

@@ -393,9 +393,10 @@ class baseline_check {
 namespace testing {
 inline namespace TIDEMARK_TAG {
 
-/// f takes what the baseline of that name says: its peak growth, its allocations and the bytes they come to, each within the tolerance,
-/// both ways. f runs twice, and the second run is compared. With TIDEMARK_UPDATE_BASELINES=1 in the environment the entry is
-/// written instead, and the verdict is ok. A missing entry is not, and the message has the line to add.
+/// f takes what the baseline of that name says: its peak growth, its allocations and the bytes they come to, each
+/// within the tolerance, both ways. f runs twice, and the second run is compared. With TIDEMARK_UPDATE_BASELINES=1 in
+/// the environment the entry is written instead, and the verdict is ok. A missing entry is not, and the message has the
+/// line to add.
 /// Throws: `std::invalid_argument` for a name that is empty or no UTF-8 and for a tolerance below 0; what f throws.
 template <class F>
 verdict matches_baseline(std::string_view name, F&& f, baseline_options options = {}, extent over = extent::thread,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The checks of memory as Catch2 assertions: TIDEMARK_CHECK_PEAK(64_MiB, model.forward(batch)); the list is in
 // testing/detail/macros.hpp. And a listener that fails every test case that leaves memory behind: write
-// TIDEMARK_REGISTER_LEAK_LISTENER(); in one .cpp file (with Catch2 2, one that has CATCH_CONFIG_EXTERNAL_INTERFACES or Catch's
-// main). Tested with Catch2 2.13.10; what is for version 3 is written from its sources and was not compiled.
+// TIDEMARK_REGISTER_LEAK_LISTENER(); in one .cpp file (with Catch2 2, one that has CATCH_CONFIG_EXTERNAL_INTERFACES or
+// Catch's main). Tested with Catch2 2.13.10; what is for version 3 is written from its sources and was not compiled.
 #pragma once
 
 #if !defined(CATCH_VERSION_MAJOR)
@@ -69,8 +69,9 @@ class catch2_capture {
   #else
 using catch2_test = ::Catch::TestCase;
 
-/// Stands before Catch2's own for the time of a body: what Catch2 and its reporters keep is hidden, also from checks in the body,
-/// which any listener makes Catch2 report every assertion in. A generator is made by the test, and Catch2 keeps it.
+/// Stands before Catch2's own for the time of a body: what Catch2 and its reporters keep is hidden, also from checks in
+/// the body, which any listener makes Catch2 report every assertion in. A generator is made by the test, and Catch2
+/// keeps it.
 class catch2_capture final : public ::Catch::IResultCapture {
   template <class F>
   static decltype(auto) hiding(F f) {

@@ -49,8 +49,8 @@ struct doctest_framework {
   }
 };
 
-/// Fails each test case that leaves memory behind. It takes the place of a test's function while the test runs: what doctest and
-/// its reporters do around it is not the test's.
+/// Fails each test case that leaves memory behind. It takes the place of a test's function while the test runs: what
+/// doctest and its reporters do around it is not the test's.
 class doctest_leak_listener final : public ::doctest::IReporter {
  public:
   explicit doctest_leak_listener(const ::doctest::ContextOptions& options) : options_(&options) {}

@@ -9,8 +9,8 @@ namespace tidemark {
 inline namespace v0 {
 namespace testing {
 
-/// Whose memory a check looks at: the heap of this thread, of the whole process, of a task's threads; or a domain, which needs
-/// no heap hook. Plain data. A domain must outlive it.
+/// Whose memory a check looks at: the heap of this thread, of the whole process, of a task's threads; or a domain,
+/// which needs no heap hook. Plain data. A domain must outlive it.
 class extent {
  public:
   enum class kind { thread, process, task, domain };

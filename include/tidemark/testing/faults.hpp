@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Allocations that fail on purpose: one that the test names, or each in turn, so that every way out of a function is tried.
+// Allocations that fail on purpose: one that the test names, or each in turn, so that every way out of a function is
+// tried.
 #pragma once
 
 #include <atomic>
@@ -35,16 +36,16 @@ inline namespace v0 {
 namespace testing {
 inline namespace TIDEMARK_TAG {
 
-/// While one is open, of the allocations of this thread the `nth` from now on fails (1 is the next), and the `count - 1` that follow
-/// it: `new` throws `std::bad_alloc`, `malloc` returns null with ENOMEM. One allocation through several layers (a resource
-/// over a tracked allocator over `new`) is one; what `quiet` hides, and the memory of exception objects, is none. Where a new-handler
-/// makes room, the second try succeeds.
-/// Over a domain only what its tracked allocators and resources, and those of the domains inside it, allocate is counted and
-/// fails; that needs no hook. Over the process or a task there is no order to count in: `std::invalid_argument`.
-/// If std::terminate is called meanwhile, what failed is said on the standard error.
-/// Threads: opened and closed on one thread. Throws: `std::invalid_argument` for a number below 1; `std::logic_error` inside
-/// another one, without a hook, and with a sanitizer's, which cannot refuse. Cost: about 250 instructions more for each
-/// allocation meanwhile; 2 us for a call of malloc, to see whether it makes an exception object.
+/// While one is open, of the allocations of this thread the `nth` from now on fails (1 is the next), and the `count -
+/// 1` that follow it: `new` throws `std::bad_alloc`, `malloc` returns null with ENOMEM. One allocation through several
+/// layers (a resource over a tracked allocator over `new`) is one; what `quiet` hides, and the memory of exception
+/// objects, is none. Where a new-handler makes room, the second try succeeds.
+/// Over a domain only what its tracked allocators and resources, and those of the domains inside it, allocate is
+/// counted and fails; that needs no hook. Over the process or a task there is no order to count in:
+/// `std::invalid_argument`. If std::terminate is called meanwhile, what failed is said on the standard error.
+/// Threads: opened and closed on one thread. Throws: `std::invalid_argument` for a number below 1; `std::logic_error`
+/// inside another one, without a hook, and with a sanitizer's, which cannot refuse. Cost: about 250 instructions more
+/// for each allocation meanwhile; 2 us for a call of malloc, to see whether it makes an exception object.
 class [[nodiscard]] fail_allocation {
  public:
   explicit fail_allocation(std::int64_t nth, std::int64_t count = 1, [[maybe_unused]] extent over = extent::thread) {
@@ -75,13 +76,16 @@ struct [[nodiscard]] failure_report : verdict {
   std::uint64_t bytes = 0;   ///< its size
 };
 
-/// Runs `f` once undisturbed, then again and again with its 1st, 2nd, ... allocation failing, until it has none left to fail. The verdict names
-/// the first failure after which f let anything but `std::bad_alloc` out, left more blocks or bytes behind than it
-/// found (twice in a row, since what is made once, at the first failure, is no leak), or broke `holds`, which is called after every run, with
-/// nothing failing, and returns whether what it checks is as it should be.
-/// f must start from the same state each time. A failure that something below it swallows (a stream, std::stable_sort) is no fault.
-/// What counts as an allocation: see `fail_allocation`. Without exceptions f must allocate by what returns null.
-/// Throws: what f throws undisturbed; `std::logic_error` inside a `fail_allocation`. Cost: as many runs as f has allocations, and two.
+/// Runs `f` once undisturbed, then again and again with its 1st, 2nd, ... allocation failing, until it has none left to
+/// fail. The verdict names the first failure after which f let anything but `std::bad_alloc` out, left more blocks or
+/// bytes behind than it found (twice in a row, since what is made once, at the first failure, is no leak), or broke
+/// `holds`, which is called after every run, with nothing failing, and returns whether what it checks is as it should
+/// be. Blocks from before that f frees are not its leak, and could hide one.
+/// f must start from the same state each time. A failure that something below it swallows (a stream, std::stable_sort)
+/// is no fault. What counts as an allocation: see `fail_allocation`. Without exceptions f must allocate by what returns
+/// null.
+/// Throws: what f throws undisturbed; `std::logic_error` inside a `fail_allocation`. Cost: as many runs as f has
+/// allocations, and two.
 template <class F, class Holds, class = std::enable_if_t<std::is_invocable_r_v<bool, Holds&>>>
 failure_report for_each_allocation_failure(F&& f, Holds&& holds, extent over = extent::thread,
                                            location where = location::current()) {

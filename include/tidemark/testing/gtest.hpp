@@ -49,8 +49,8 @@ class gtest_leak_listener final : public ::testing::EmptyTestEventListener {
     ::testing::internal::DeathTest::set_last_death_test_message("");
 #endif
   }
-  // The last of the listeners begins last and ends first. Events of this kind go through them from the last to the first, so that
-  // none is missed or called twice.
+  // The last of the listeners begins last and ends first. Events of this kind go through them from the last to the
+  // first, so that none is missed or called twice.
   void OnEnvironmentsSetUpEnd(const ::testing::UnitTest& run) override {
     const quiet hidden;
     auto& listeners = const_cast<::testing::UnitTest&>(run).listeners();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Guards over the heap: a region where nothing may be allocated, and a limit beyond which allocations fail. They need a heap
-// hook, and raise std::logic_error with the reason where they would have no effect: a guard never holds because nothing was
-// seen. With TIDEMARK_OPT_DISABLE=1 they do nothing.
+// Guards over the heap: a region where nothing may be allocated, and a limit beyond which allocations fail. They need a
+// heap hook, and raise std::logic_error with the reason where they would have no effect: a guard never holds because
+// nothing was seen. With TIDEMARK_OPT_DISABLE=1 they do nothing.
 #pragma once
 
 #include <cstddef>
@@ -61,8 +61,8 @@ class forbidden_allocation : public std::bad_alloc {
 
 inline namespace TIDEMARK_TAG {
 
-/// While one is open on this thread, the thread must not allocate from the heap: what it does is recorded, and reacted to. Freeing
-/// is no allocation; a realloc is one. Regions nest: each is told of everything within it.
+/// While one is open on this thread, the thread must not allocate from the heap: what it does is recorded, and reacted
+/// to. Freeing is no allocation; a realloc is one. Regions nest: each is told of everything within it.
 /// In a sanitizer build the region is told after the allocation, so that `throw_error` records.
 /// Threads: opened and closed on one thread, in any order. Throws: `std::logic_error` without a hook.
 /// Cost: where nothing is allocated, none in between.
@@ -72,7 +72,8 @@ class [[nodiscard]] no_allocation_region final : private detail::checks::thread_
       : reaction_(what_to_do), where_(where) {
     start();
   }
-  /// `told(const forbidden_attempt&)` is called before each allocation, inside `quiet`. What it throws passes through where
+  /// `told(const forbidden_attempt&)` is called before each allocation, inside `quiet`. What it throws passes through
+  /// where
   /// `may_throw` says so, and is said on the standard error elsewhere.
   template <class F, class = std::enable_if_t<std::is_invocable_v<F&, const forbidden_attempt&>>>
   explicit no_allocation_region(F told, location where = location::current())
@@ -97,7 +98,7 @@ class [[nodiscard]] no_allocation_region final : private detail::checks::thread_
  private:
   void start() {
 #if !TIDEMARK_OPT_DISABLE
-    detail::checks::require_sight("no_allocation_region");
+    detail::checks::require("no_allocation_region", detail::checks::why_thread_unseen());
     open();
 #endif
   }
@@ -150,7 +151,8 @@ class [[nodiscard]] no_allocation_region final : private detail::checks::thread_
   std::uint64_t first_bytes_ = 0;
 };
 
-/// While one is open on this thread, the regions opened before it on this thread are told of nothing. A region inside it is.
+/// While one is open on this thread, the regions opened before it on this thread are told of nothing. A region inside
+/// it is.
 /// Threads: opened and closed on one thread.
 class [[nodiscard]] allow_allocations final : private detail::checks::thread_guard {
  public:
@@ -168,17 +170,20 @@ class [[nodiscard]] allow_allocations final : private detail::checks::thread_gua
   }
 };
 
-/// While one is open, allocations that would take the heap more than so many bytes above what was live at its opening fail:
-/// `new` throws `std::bad_alloc` (after the new-handler, which may make room), `malloc` returns null with ENOMEM. Exactly that
-/// many bytes may be reached. What is given back always passes, and so does a realloc that shrinks. Of several, each
-/// holds: the tightest refuses first.
-/// `extent::thread`: this thread's heap, exact. `extent::process`: every thread's; their allocations take turns, so that together
-/// they never pass the limit either; what another thread frees at the same moment may be seen too late, which refuses early.
-/// What another thread had begun to allocate before the opening passes. A domain has a limit of its own.
-/// Under hook/malloc the memory of exception objects is heap too: where it is refused, the C++ runtime takes it from a reserve.
+/// While one is open, allocations that would take the heap more than so many bytes above what was live at its opening
+/// fail:
+/// `new` throws `std::bad_alloc` (after the new-handler, which may make room), `malloc` returns null with ENOMEM.
+/// Exactly that many bytes may be reached. What is given back always passes, and so does a realloc that shrinks. Of
+/// several, each holds: the tightest refuses first.
+/// `extent::thread`: this thread's heap, exact. `extent::process`: every thread's; their allocations take turns, so
+/// that together they never pass the limit either; what another thread frees at the same moment may be seen too late,
+/// which refuses early. What another thread had begun to allocate before the opening passes. A fork child is under the
+/// limits of the thread that forked, and no others. A domain has a limit of its own.
+/// Under hook/malloc the memory of exception objects is heap too: where it is refused, the C++ runtime takes it from a
+/// reserve.
 /// Threads: a thread's limit is opened and closed on that thread; the process's anywhere.
-/// Throws: `std::invalid_argument` for negative bytes and for another extent; `std::logic_error` without a hook, and with a
-/// sanitizer's, which cannot refuse.
+/// Throws: `std::invalid_argument` for negative bytes and for another extent; `std::logic_error` without a hook, and
+/// with a sanitizer's, which cannot refuse.
 /// Cost: about 250 instructions more for each new and delete meanwhile; of the process, also a step per thread.
 class [[nodiscard]] heap_limit final : private detail::checks::thread_guard {
  public:
@@ -189,7 +194,7 @@ class [[nodiscard]] heap_limit final : private detail::checks::thread_guard {
           "tidemark::testing::heap_limit: takes extent::thread or extent::process; a domain has domain::limit()");
     }
 #if !TIDEMARK_OPT_DISABLE
-    detail::checks::require_refusal("heap_limit");
+    detail::checks::require("heap_limit", detail::checks::why_no_refusal());
     if (over.what() == extent::kind::process) {
       const quiet hidden;
       all_ = detail::registry<detail::checks::process_limits>();

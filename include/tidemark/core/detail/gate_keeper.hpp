@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Keepers stand at the gate: a hook, a tracked allocator and a resource ask them before an allocation whether it may be made.
+// Keepers stand at the gate: a hook, a tracked allocator and a resource ask them before an allocation whether it may be
+// made.
 #pragma once
 
 #include <atomic>
@@ -57,8 +58,8 @@ struct TIDEMARK_EXPORT gate_keeper {
   ~gate_keeper() = default;
 };
 
-/// One allocation's way through the gate, from before the real call until the block is counted. The library's own, and those
-/// inside `quiet`, are not asked for.
+/// One allocation's way through the gate, from before the real call until the block is counted. The library's own, and
+/// those inside `quiet`, are not asked for.
 class gate_passage {
  public:
   gate_passage() noexcept = default;  // nothing is allocated

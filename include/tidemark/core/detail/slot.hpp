@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a thread keeps: its account, what each scope path owns of its blocks, and the windows, scopes and seats it has open. A slot outlives
-// its thread and serves the next one; it is never unmapped.
+// What a thread keeps: its account, what each scope path owns of its blocks, and the windows, scopes and seats it has
+// open. A slot outlives its thread and serves the next one; it is never unmapped.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,8 @@ enum gate_flag : std::uint32_t {
 
 struct slot;
 
-/// A thing of one thread that another thread's object may still name: a window, a frame. Its memory is never given back.
+/// A thing of one thread that another thread's object may still name: a window, a frame. Its memory is never given
+/// back.
 struct slot_node {
   // 4 * generation + one of the three below. A close elsewhere may only move open to abandoned.
   static constexpr std::uint64_t closed = 0, open = 1, abandoned = 2, step = 4;
@@ -40,7 +41,8 @@ struct slot_node {
 
   // Relaxed where the node's own thread reads or writes: what hands a handle to another thread orders that.
   void begin() noexcept { state.store(state.load(std::memory_order_relaxed) | open, std::memory_order_relaxed); }
-  // The generation moves on, so that no handle works any more. An abandon() just before it is overwritten, as it may be.
+  // The generation moves on, so that no handle works any more. An abandon() just before it is overwritten, as it may
+  // be.
   void end() noexcept {
     state.store((state.load(std::memory_order_relaxed) / step + 1) * step, std::memory_order_relaxed);
   }

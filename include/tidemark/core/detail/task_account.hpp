@@ -44,7 +44,8 @@ struct settled_balance {
   }
 };
 
-/// Windows over the threads that sit in it: one over its whole life, and others. Its memory is used again and never given back.
+/// Windows over the threads that sit in it: one over its whole life, and others. Its memory is used again and never
+/// given back.
 struct task_account {
   std::uint64_t ticket = 0;  // moves on when the task closes: seats and tokens of an earlier one are void
   settled_balance balance;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A small file that several processes read and rewrite as a whole. Which system's: the contract is in rewrite_posix.hpp.
+// A small file that several processes read and rewrite as a whole. Which system's: the contract is in
+// rewrite_posix.hpp.
 #pragma once
 
 #include <tidemark/config/platform.hpp>

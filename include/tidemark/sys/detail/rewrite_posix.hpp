@@ -4,8 +4,8 @@
 //   behind_links(path, target)    where a symbolic link leads, whether something is there or not; 0 or an errno value
 //   folder_lock(path)             while it stands, no other one does on a path of the same folder, in any process
 //   replace_whole(path, text)     under a folder_lock; 0 or an errno value. Readers find the old text or the new one,
-//                                 never a part; after a failure the old one. Keeps the mode; refuses a write-protected file
-// None waits for a pipe or raises a signal in the caller; errno is untouched.
+//                                 never a part; after a failure the old one. Keeps the mode; refuses a write-protected
+// file None waits for a pipe or raises a signal in the caller; errno is untouched.
 #pragma once
 
 #include <tidemark/config/platform.hpp>

@@ -13,6 +13,7 @@
 #include <tidemark/core/detail/raise.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
+#include <tidemark/testing/detail/sight.hpp>
 
 namespace tidemark {
 inline namespace v0 {
@@ -36,22 +37,14 @@ inline namespace TIDEMARK_TAG {
            "without it; under hook/global_new.hpp with g++, -DTIDEMARK_OPT_SANITIZER_HOOKS=0 counts and refuses there "
            "too";
   }
-  if (current_slot() == nullptr) return "this thread has no account: it is ending, or memory ran out";
-  return {};
+  return why_thread_unseen();
 }
 
-/// Raises std::logic_error where it cannot.
-inline void require_refusal(const char* who) {
+/// Raises std::logic_error where there is a reason why a guard would have no effect.
+inline void require(const char* who, std::string_view why_not) {
+  if (why_not.empty()) return;
   const quiet hidden;
-  const std::string_view why = why_no_refusal();
-  if (!why.empty()) raise_logic_error(joined("tidemark::testing::", who, " has no effect here: ", why).c_str());
-}
-
-/// Raises std::logic_error where allocations are not even seen.
-inline void require_sight(const char* who) {
-  const quiet hidden;
-  if (hook_state() != hook_kind::none) return;
-  raise_logic_error(joined("tidemark::testing::", who, " has no effect here: ", hook_reason()).c_str());
+  raise_logic_error(joined("tidemark::testing::", who, " has no effect here: ", why_not).c_str());
 }
 
 }  // namespace TIDEMARK_TAG

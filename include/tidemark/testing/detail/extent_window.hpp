@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
-// A window over whatever extent a check names, and the proof that the hook sees this thread.
+// A window over whatever extent a check names.
 #pragma once
 
-#include <cstdint>
-#include <new>
 #include <optional>
-#include <string_view>
 
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/domain_node.hpp>
 #include <tidemark/core/domain.hpp>
-#include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/reading.hpp>
 #include <tidemark/core/usage.hpp>
@@ -25,28 +21,6 @@ inline namespace v0 {
 namespace detail {
 namespace checks {
 inline namespace TIDEMARK_TAG {
-
-/// Why what this thread allocates is not seen. Empty: one escaped allocation was, and on the library's own account, so
-/// that no check around this one counts it.
-[[nodiscard]] inline std::string_view why_thread_unseen() {
-  if (hook_state() == hook_kind::none) return hook_reason();
-  const slot* s = current_slot();
-  if (s == nullptr) return "this thread has no account: it is ending, or memory ran out";
-  if (this_thread().quiet_depth > 0) return "a tidemark::quiet is open on this thread and hides what it allocates";
-  const quiet hidden;
-  const std::int64_t before = s->quiet_blocks.load();
-  void* p = ::operator new(1, std::nothrow);
-  escape(p);
-  const std::int64_t during = s->quiet_blocks.load();
-  ::operator delete(p);
-  if (during == before + 1 && s->quiet_blocks.load() == before) return {};
-  return "one allocation was made to try, and the heap hook did not see it";
-}
-
-/// The same of an extent. A domain counts without a hook.
-[[nodiscard]] inline std::string_view why_unseen(const testing::extent& over) {
-  return over.what() == testing::extent::kind::domain ? std::string_view() : why_thread_unseen();
-}
 
 /// One more window over a task that is open. Threads: opened, read and closed by any.
 class task_window {

@@ -17,6 +17,7 @@
 #include <tidemark/testing/detail/enforcement.hpp>
 #include <tidemark/testing/detail/extent_window.hpp>
 #include <tidemark/testing/detail/fault.hpp>
+#include <tidemark/testing/detail/sight.hpp>
 #include <tidemark/testing/detail/words.hpp>
 #include <tidemark/testing/extent.hpp>
 #include <tidemark/testing/verdict.hpp>
@@ -47,7 +48,7 @@ class failure_runs {
   [[nodiscard]] bool next() {
     finish_run();
     if (is_over_) return false;
-    if (step_ == step::first) look();
+    if (step_ == step::first) unseen_ = why_unjudged();
     fault_.reset();
     window_.emplace(over_);
     if (step_ == step::failing) {
@@ -91,14 +92,17 @@ class failure_runs {
     if (fault_) fault_->close();
     const reading<window_usage> read = window_->usage();
     window_.reset();
+    const std::string_view why_not = why_unjudged();  // f may have left a quiet open
     const quiet hidden;
     last_number_ = step_ == step::failing ? number_ : 0;
     last_bytes_ = fault_ ? fault_->failed_bytes() : 0;
     if (read && step_ != step::undisturbed) usage_ = *read;
     if (is_over_) return;
     if (!read) return break_off(std::string(read.why()));
+    if (unseen_.empty()) unseen_ = why_not;
+    is_over_ = !unseen_.empty();
+    if (is_over_) return;
     if (step_ == step::first) {
-      is_over_ = !unseen_.empty();
       step_ = step::failing;
     } else if (step_ == step::undisturbed) {
       is_over_ = true;
@@ -190,9 +194,9 @@ class failure_runs {
  private:
   enum class step { first, failing, undisturbed };
 
-  void look() {
-    if (over_.what() == testing::extent::kind::thread) unseen_ = why_no_refusal();
-    if (unseen_.empty()) unseen_ = why_unseen(over_);
+  [[nodiscard]] std::string_view why_unjudged() const {
+    if (over_.what() == testing::extent::kind::thread) return why_no_refusal();
+    return is_hidden() ? why_hidden : std::string_view();  // of a domain
   }
 
   [[nodiscard]] bool has_failed() const noexcept { return fault_ && fault_->failures() > 0; }

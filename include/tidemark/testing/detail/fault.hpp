@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/bytes.hpp>
@@ -62,24 +63,26 @@ class fault final : private thread_guard {
 
   /// Over a domain, or this thread's heap.
   void open(std::uint64_t nth, std::uint64_t count, const testing::extent& over) {
-    const quiet hidden;
-    if (over.what() == testing::extent::kind::domain) {
-      static_cast<void>(current_slot());
-      only_ = &over.of_domain()->node();
-    } else if (over.what() == testing::extent::kind::thread) {
-      require_refusal("fail_allocation");
-    } else {
-      raise_invalid_argument(
-          "tidemark::testing::fail_allocation: takes extent::thread or a domain: several threads have no order to "
-          "count in");
-    }
     for (const gate_keeper* k = this_thread().keepers; k != nullptr; k = k->outer) {
       if (!k->injects_failures()) continue;
+      const quiet hidden;
       raise_logic_error(
           "tidemark::testing::fail_allocation: another one is open on this thread, and one allocation cannot be "
           "counted by "
           "both: end it first");
     }
+    if (over.what() == testing::extent::kind::domain) {
+      static_cast<void>(current_slot());
+      require("fail_allocation", is_hidden() ? why_hidden : std::string_view());
+      only_ = &over.of_domain()->node();
+    } else if (over.what() == testing::extent::kind::thread) {
+      require("fail_allocation", why_no_refusal());
+    } else {
+      raise_invalid_argument(
+          "tidemark::testing::fail_allocation: takes extent::thread or a domain: several threads have no order to "
+          "count in");
+    }
+    const quiet hidden;
     first_ = nth;
     count_ = count;
     if (only_ == nullptr) exception_makers_ = os::find_exception_makers();

@@ -19,7 +19,7 @@
 #include <tidemark/core/usage.hpp>
 #include <tidemark/testing/detail/enforcement.hpp>
 #include <tidemark/testing/detail/extent_window.hpp>
-#include <tidemark/testing/detail/figure_check.hpp>
+#include <tidemark/testing/detail/sight.hpp>
 #include <tidemark/testing/detail/words.hpp>
 #include <tidemark/testing/extent.hpp>
 #include <tidemark/testing/verdict.hpp>
@@ -46,9 +46,9 @@ struct trend {
   double slope = 0;  // bytes a round
 };
 
-/// Growth is a rise from the first to the last round where nothing ever falls. Where it goes up and down, it is a slope of
-/// least squares that stands out of the scatter by four standard errors, and a bottom that rises from one half to the next:
-/// noise has the first now and then, and what fills and empties in turn has no second.
+/// Growth is a rise from the first to the last round where nothing ever falls. Where it goes up and down, it is a slope
+/// of least squares that stands out of the scatter by four standard errors, and a bottom that rises from one half to
+/// the next: noise has the first now and then, and what fills and empties in turn has no second.
 [[nodiscard]] inline trend trend_of(const std::vector<std::int64_t>& levels, std::size_t first,
                                     std::int64_t tolerance) noexcept {
   trend t;
@@ -91,8 +91,8 @@ struct trend {
 
 inline namespace TIDEMARK_TAG {
 
-/// Stretches of rounds, each as long as all before it together, until one does not grow: what a cache has to fill is full
-/// by then, and what doubles its room at ever larger distances, as a vector does, has a step in each.
+/// Stretches of rounds, each as long as all before it together, until one does not grow: what a cache has to fill is
+/// full by then, and what doubles its room at ever larger distances, as a vector does, has a step in each.
 class growth_check {
  public:
   static constexpr int most_stretches = 4;
@@ -174,7 +174,9 @@ class growth_check {
       return;
     }
     usage_ = *read;
-    if (round_ < options_.warm_up) return;
+    why_absent_ = why_unseen(over_);  // a round may have left a quiet open
+    is_over_ = !why_absent_.empty();
+    if (is_over_ || round_ < options_.warm_up) return;
     const quiet hidden;
     levels_.push_back(static_cast<std::int64_t>(usage_.allocated_bytes - usage_.freed_bytes));
     if (static_cast<std::int64_t>(levels_.size() - first_) <= stretch_) return;

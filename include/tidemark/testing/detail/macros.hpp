@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The macros that the bindings of all test frameworks share. A binding names its framework in `detail::checks::framework`, and in
-// TIDEMARK_DETAIL_LEAVE_TEST what ends a test after a failed REQUIRE, where no exception does.
+// The macros that the bindings of all test frameworks share. A binding names its framework in
+// `detail::checks::framework`, and in TIDEMARK_DETAIL_LEAVE_TEST what ends a test after a failed REQUIRE, where no
+// exception does.
 //
-// The body is any statements, commas included, and runs as a plain block: `return` leaves the test, and the check is judged by
-// what was done so far. An exception that leaves the body fails the check, is told with the figures, and goes on.
-// Every figure is this thread's; for another extent there are the functions of testing/expect.hpp and
+// The body is any statements, commas included, and runs as a plain block: `return` leaves the test, and the check is
+// judged by what was done so far. An exception that leaves the body fails the check, is told with the figures, and goes
+// on. Every figure is this thread's; for another extent there are the functions of testing/expect.hpp and
 // TIDEMARK_CHECK_VERDICT. A REQUIRE form is as the CHECK form beside it, and ends the test where it fails.
 #pragma once
 

@@ -10,6 +10,7 @@
 #include <tidemark/core/usage.hpp>
 #include <tidemark/scope/meter/resident.hpp>
 #include <tidemark/testing/detail/extent_window.hpp>
+#include <tidemark/testing/detail/sight.hpp>
 #include <tidemark/testing/extent.hpp>
 
 namespace tidemark {
@@ -36,12 +37,14 @@ class measured_runs {
       finish();
       return false;
     }
-    if (++runs_ == 1 && what_ == measured::heap) why_absent_ = why_unseen(over_);
+    ++runs_;
+    look();
     what_ == measured::heap ? void(window_.emplace(over_)) : void(resident_.emplace());
     return true;
   }
 
-  /// The body was left before its end: `how` says by what. One that was left on purpose counts where it was the last run.
+  /// The body was left before its end: `how` says by what. One that was left on purpose counts where it was the last
+  /// run.
   void is_left(const char* how, bool on_purpose) {
     if (is_over_) return;
     if (!on_purpose || runs_ != wanted_) left_ = how;
@@ -58,11 +61,17 @@ class measured_runs {
   [[nodiscard]] bool is_last() const noexcept { return runs_ == wanted_; }
 
  private:
+  // Before each run and after the last: a body may leave a quiet open.
+  void look() {
+    if (what_ == measured::heap && why_absent_.empty()) why_absent_ = why_unseen(over_);
+  }
+
   void finish() {
     const reading<window_usage> read = resident_ ? resident_->usage() : window_->usage();
     resident_.reset();
     window_.reset();
     is_over_ = true;
+    look();
     if (read) {
       usage_ = *read;
     } else if (why_absent_.empty()) {

@@ -16,7 +16,8 @@ inline namespace v0 {
 namespace detail {
 namespace checks {
 
-/// Whether `bytes` more, `replaced` of which take the place of live ones, stay below a ceiling. Giving back always does.
+/// Whether `bytes` more, `replaced` of which take the place of live ones, stay below a ceiling. Giving back always
+/// does.
 [[nodiscard]] constexpr bool has_room(std::int64_t live, std::int64_t ceiling, std::uint64_t bytes,
                                       std::uint64_t replaced) noexcept {
   if (bytes <= replaced) return true;
@@ -36,8 +37,8 @@ struct process_limit {
   process_limit* older = nullptr;
 };
 
-/// Registry of the open ones. Allocations take turns, each from the question until it is counted: as frees can only lower what
-/// is live, no two together can pass a limit that one alone may not.
+/// Registry of the open ones. Allocations take turns, each from the question until it is counted: as frees can only
+/// lower what is live, no two together can pass a limit that one alone may not.
 class TIDEMARK_EXPORT process_limits final : public gate_keeper {
  public:
   static constexpr std::uint64_t key = registry_key("process limits");

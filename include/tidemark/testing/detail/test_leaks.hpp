@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Which tests leave memory behind: what the leak listeners of the bindings share. Each test owns the blocks that its thread allocates
-// in its body, as a scope does, so that it does not matter who frees them, and when. What a framework keeps of a test on its own
-// account is released with the framework: a test of which it may have kept something is judged when the program ends.
+// Which tests leave memory behind: what the leak listeners of the bindings share. Each test owns the blocks that its
+// thread allocates in its body, as a scope does, so that it does not matter who frees them, and when. What a framework
+// keeps of a test on its own account is released with the framework: a test of which it may have kept something is
+// judged when the program ends.
 #pragma once
 
 #include <cstdint>
