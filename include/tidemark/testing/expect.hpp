@@ -81,9 +81,9 @@ verdict no_leak(F&& f, extent over = extent::thread, location where = location::
 /// What f leaves behind stops growing. After the warm-up, a stretch of rounds is judged: a rise from its first to its
 /// last round, or, where the level goes up and down, a slope that stands out of the scatter. A stretch that grows is
 /// followed by another that is as long as all rounds so far, four at the most: a cache that fills once passes, a leak
-/// of 8 bytes a round fails, and so does a vector that only grows. Not seen is what grows in steps further apart than
-/// the first stretch, and a leak that is small beside what fills and empties. f runs `warm_up + repetitions` times, and
-/// up to 8 times as often where it grows.
+/// of 8 bytes a round fails, and so does a vector that begins empty. Not seen is what grows in steps further apart than
+/// the rounds, and a leak that is small beside what fills and empties. f runs `warm_up + repetitions` times, and up to
+/// 8 times as often where it grows.
 /// Throws: also `std::invalid_argument` for less than one repetition, and for negative options.
 template <class F>
 verdict no_growth(F&& f, growth_options options = {}, extent over = extent::thread,
