@@ -867,6 +867,14 @@ TEST_CASE("without exceptions the runs try what returns null") {
 
 #endif
 
+TEST_CASE("where the first run alone allocates nothing was tried, and so nothing is survived") {
+  std::map<int, int> cache;
+  const t::failure_report r = t::for_each_allocation_failure([&] { cache[1] = 2; });
+  CHECK_FALSE(r.ok);
+  CHECK(r.points == 0);
+  CHECK(r.message.find("the first run made 1 allocation, and the next made none") != std::string::npos);
+}
+
 TEST_CASE("inside quiet nothing could be made to fail, and so nothing is survived") {
   const tidemark::quiet hidden;
   const t::failure_report r = t::for_each_allocation_failure([] { escape(std::make_unique<int>(1).get()); });

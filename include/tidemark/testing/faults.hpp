@@ -81,7 +81,8 @@ struct [[nodiscard]] failure_report : verdict {
 /// bytes behind than it found (twice in a row, since what is made once, at the first failure, is no leak), or broke
 /// `holds`, which is called after every run, with nothing failing, and returns whether what it checks is as it should
 /// be. Blocks from before that f frees are not its leak, and could hide one.
-/// f must start from the same state each time. A failure that something below it swallows (a stream, std::stable_sort)
+/// f must start from the same state each time: where its first run alone allocates, nothing was tried, and it does not
+/// pass. A failure that something below it swallows (a stream, std::stable_sort)
 /// is no fault. What counts as an allocation: see `fail_allocation`. Without exceptions f must allocate by what returns
 /// null.
 /// Throws: what f throws undisturbed; `std::logic_error` inside a `fail_allocation`. Cost: as many runs as f has

@@ -103,6 +103,7 @@ class failure_runs {
     is_over_ = !unseen_.empty();
     if (is_over_) return;
     if (step_ == step::first) {
+      first_allocations_ = read->allocations;
       step_ = step::failing;
     } else if (step_ == step::undisturbed) {
       is_over_ = true;
@@ -169,6 +170,11 @@ class failure_runs {
       v = unchecked(where_, unseen_);
       return;
     }
+    if (problem_.empty() && number_ == 0 && first_allocations_ > 0) {
+      v = unchecked(where_, "the first run made " + counted(first_allocations_, "allocation") +
+                                ", and the next made none that could fail: f must start from the same state each time");
+      return;
+    }
     if (problem_.empty() && number_ == 0 && over_.what() == testing::extent::kind::domain) {
       v = unchecked(where_, "nothing was allocated in " + owner_of(over_) + ": there was nothing to fail");
       return;
@@ -233,6 +239,7 @@ class failure_runs {
   bool is_running_ = false;
   bool is_over_ = false;
   bool is_second_try_ = false;
+  std::uint64_t first_allocations_ = 0;
   std::uint64_t number_ = 1;
   std::uint64_t last_number_ = 0;
   std::uint64_t last_bytes_ = 0;
