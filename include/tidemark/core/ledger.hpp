@@ -165,7 +165,7 @@ struct ledger_state {
     void* object;
     void (*on_fork)(void* object, fork_moment);
   };
-  static constexpr int registry_capacity = 16;
+  static constexpr int registry_capacity = 32;
   spin_lock registry_lock;
   std::atomic<int> registry_count{0};
   registry_entry registries[registry_capacity] = {};

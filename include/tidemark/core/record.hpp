@@ -43,8 +43,43 @@ struct scope_record {
   }
 };
 
-struct sample_record;
-struct alert_record;
+/// A domain, in a sample.
+struct domain_sample {
+  std::string_view name;  ///< kept for ever
+  usage current;
+  std::int64_t limit_bytes = -1;  ///< -1: none
+  bool is_external = false;       ///< not part of the heap
+};
+
+/// A device, in a sample.
+struct device_sample {
+  std::string_view uuid, name;                    ///< kept for ever
+  reading<std::int64_t> total_bytes, used_bytes;  ///< of all processes
+  reading<std::int64_t> process_bytes;            ///< of this one
+  std::string_view source;                        ///< who said so: "nvml", "cuda", "sysfs"; kept for ever
+};
+
+/// The state of the process at one moment. Threads: complete when a sink sees it.
+struct sample_record {
+  std::int64_t time_ns = 0;  ///< steady clock
+  reading<usage> heap = reading<usage>::absent("not sampled");
+  reading<std::int64_t> resident_bytes = reading<std::int64_t>::absent("not sampled");
+  reading<std::int64_t> limit_bytes = reading<std::int64_t>::absent("not sampled");       ///< the limit nearest by
+  reading<std::int64_t> limit_used_bytes = reading<std::int64_t>::absent("not sampled");  ///< what counts towards it
+  std::string_view limit_source;  ///< "cgroup_v2", "host"; kept for ever
+  std::vector<domain_sample> domains;
+  std::vector<device_sample> devices;
+};
+
+/// A value crossed a threshold, or came back.
+struct alert_record {
+  std::string name;
+  std::int64_t value_bytes = 0;
+  std::int64_t threshold_bytes = 0;
+  bool cleared = false;      ///< it came back
+  std::int64_t time_ns = 0;  ///< steady clock
+};
+
 struct snapshot;
 
 }  // namespace v0
