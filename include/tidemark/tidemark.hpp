@@ -22,7 +22,9 @@
 #include <tidemark/core/usage.hpp>
 
 #include <tidemark/sys/file.hpp>
+#include <tidemark/sys/mappings.hpp>
 #include <tidemark/sys/process.hpp>
+#include <tidemark/sys/process_tree.hpp>
 
 #include <tidemark/alloc/allocator.hpp>
 #include <tidemark/alloc/resource.hpp>

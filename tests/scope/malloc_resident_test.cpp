@@ -10,7 +10,7 @@
 
 #include <sys/syscall.h>
 
-#include "../sys/resident_support.hpp"
+#include "resident_support.hpp"
 #include "test.hpp"
 
 using resident_window = tidemark::meter::resident::window;

@@ -18,8 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../sys/resident_support.hpp"
+#include "resident_support.hpp"
 #include "test.hpp"
+#include "traced_calls.hpp"
 
 namespace meter = tidemark::meter;
 using resident_window = meter::resident::window;
@@ -51,73 +52,9 @@ TEST_CASE("without a hook a scope of the resident set alone works, and one of th
 
 // ---- system calls ----
 
-#if !TIDEMARK_HAS_SANITIZER_ALLOCATOR() && defined(PTRACE_GET_SYSCALL_INFO)
+#if CAN_TRACE_CALLS()
 
 namespace {
-
-struct traced_call {
-  std::uint64_t number, flags;  // the flags of an openat()
-};
-using traced_part = std::vector<traced_call>;
-
-/// Between the parts of what is traced.
-void next_part() { ::syscall(SYS_getppid); }
-
-/// The system calls of each part of `f`, in a child. Empty where the system traces no one.
-template <class F>
-std::vector<traced_part> traced(F f) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(60);
-    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(3);
-    ::raise(SIGSTOP);
-    f();
-    ::_exit(0);
-  }
-  std::vector<traced_part> parts(1);
-  int status = 0;
-  const auto wait = [&] { return ::waitpid(child, &status, 0) == child && WIFSTOPPED(status); };
-  if (!wait()) return {};
-  ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
-  for (;;) {
-    ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
-    if (!wait()) break;
-    if (WSTOPSIG(status) != (SIGTRAP | 0x80)) continue;
-    __ptrace_syscall_info info = {};
-    if (::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof info, &info) <= 0) {
-      ::ptrace(PTRACE_KILL, child, nullptr, nullptr);
-      while (wait()) {
-      }
-      return {};
-    }
-    if (info.op != PTRACE_SYSCALL_INFO_ENTRY) continue;
-    if (info.entry.nr == SYS_getppid) {
-      parts.emplace_back();
-    } else {
-      parts.back().push_back({info.entry.nr, info.entry.args[2]});
-    }
-  }
-  CHECK(status == 0);
-  return parts;
-}
-
-std::ptrdiff_t count(const traced_part& part, std::uint64_t number) {
-  std::ptrdiff_t n = 0;
-  for (const traced_call& c : part) n += c.number == number ? 1 : 0;
-  return n;
-}
-
-std::string names(const traced_part& part) {
-  std::string all;
-  for (const traced_call& c : part) {
-    all += c.number == SYS_openat  ? "openat "
-           : c.number == SYS_read  ? "read "
-           : c.number == SYS_write ? "write "
-           : c.number == SYS_close ? "close "
-                                   : std::to_string(c.number) + " ";
-  }
-  return all;
-}
 
 bool opens_to_write(const traced_part& part) {
   for (const traced_call& c : part) {
@@ -178,7 +115,7 @@ TEST_CASE("an edge is three system calls, nine at an entry with the reset, howev
   });
   if (parts.size() != 18) MESSAGE("left out: no process may be traced here");
   if (parts.size() != 18) return;
-  const std::size_t expected[18] = {0, 3, 3, 3, 0, 3 * 64, 3, 3, 3, 0, 9, 3, 3, 3, 3, 0, 0, 0};
+  const std::size_t expected[18] = {0, 3, 3, 3, 0, 3 * 64, 3, 3, 4, 0, 9, 3, 3, 4, 3, 0, 0, 0};
   for (std::size_t i = 0; i < 16; ++i) {
     CAPTURE(i);
     CAPTURE(names(parts[i]));
@@ -192,7 +129,7 @@ TEST_CASE("an edge is three system calls, nine at an entry with the reset, howev
   CAPTURE(names(parts[16]));
   CHECK(is_clean(parts[16]));
   CHECK(count(parts[16], SYS_write) == 1);
-  CHECK(parts[16].size() <= 12);
+  CHECK(parts[16].size() <= 13);
 }
 
 TEST_CASE("where the kernel refuses the reset, an entry is no more than nine system calls") {

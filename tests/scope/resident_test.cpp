@@ -23,7 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../sys/resident_support.hpp"
+#include "resident_support.hpp"
 #include "barrier.hpp"
 #include "dice.hpp"
 #include "heap_block.hpp"

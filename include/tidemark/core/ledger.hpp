@@ -460,6 +460,7 @@ TIDEMARK_COLD inline slot* begin_thread() noexcept {
     s->start(ledger().process, ledger().settle_bytes, ledger().table_lock);
     // In a child by vfork() the slot is the parent's to keep, whose thread goes on with it: nobody may reap it.
     const bool is_ours = os::process_id() == ledger().process_id;
+    s->stack_mark.store(os::stack_address(), std::memory_order_relaxed);  // a hint for whoever looks at mappings
     s->thread_id.store(is_ours ? os::thread_id() : 0, std::memory_order_release);  // pairs with reap_slots()
     s->gate = gate_quiet;
     publish_word(*s);

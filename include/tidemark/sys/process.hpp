@@ -1,33 +1,106 @@
 // SPDX-License-Identifier: MIT
-// What the operating system charges this process: its resident set, and the highest it was.
+// What the operating system charges a process: what is resident and the highest it was, what is shared, swapped out and
+// locked, its mappings, and the processes below it.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/reading.hpp>
+#include <tidemark/sys/detail/process_linux.hpp>
+#include <tidemark/sys/detail/process_unknown.hpp>
 #include <tidemark/sys/detail/resident_marks.hpp>
 
 namespace tidemark {
 inline namespace v0 {
 
-/// What the system says of a process.
+/// Stands for the process that asks, where the number of a process is asked for.
+inline constexpr std::int64_t this_process = detail::os::this_process_id;
+
+/// What the system says of a process. Units: bytes, but the faults.
 struct process_memory_reading {
-  reading<std::int64_t> resident_bytes;       ///< pages in memory now, those shared with others included
-  reading<std::int64_t> peak_resident_bytes;  ///< the highest since the process began, or since `reset_peak_resident()`
+  using bytes = reading<std::int64_t>;
+
+  bytes resident_bytes;       ///< pages in memory now, those shared with others included
+  bytes peak_resident_bytes;  ///< the highest since the process began, or since `reset_peak_resident()`
+  bytes virtual_bytes;        ///< all that is mapped, touched or not
+  bytes shared_bytes;         ///< resident pages of files and of shared memory: others may have them too
+  bytes data_bytes;           ///< private writable mappings, touched or not: what RLIMIT_DATA limits
+  bytes swap_bytes;           ///< anonymous pages that are swapped out
+  bytes locked_bytes;         ///< mappings that mlock() keeps in memory
+  bytes minor_faults;         ///< pages that were given without reading from a disk; a count, since the process began
+  bytes major_faults;         ///< pages that had to be read; a count, since the process began
 };
 
-/// This process now. Cost: three system calls. Allocates: nothing.
-/// Source: VmRSS and VmHWM of /proc/self/status; the kernel's three per-CPU counters may be off by page size x CPUs x
-/// max(32, 2 x CPUs) each.
-[[nodiscard]] inline process_memory_reading process_memory() noexcept {
+/// The same, and what takes the kernel a walk over every page.
+struct process_memory_full_reading : process_memory_reading {
+  bytes proportional_bytes;  ///< pss: a page that n processes share counts as its n-th part in each
+  bytes unique_bytes;        ///< uss: what would become free if it ended
+  bytes huge_page_bytes;  ///< in transparent huge pages, and in those of hugetlbfs, which `resident_bytes` leaves out
+};
+
+namespace detail {
+
+[[nodiscard]] inline reading<std::int64_t> known_or(std::int64_t value, const char* why) noexcept {
   using bytes = reading<std::int64_t>;
-  detail::resident_marks* marks = detail::registry<detail::resident_marks>();
-  detail::os::resident_now now;
-  const char* why = marks == nullptr ? detail::os::read_resident(now) : marks->read_lifetime(now);
-  if (why != nullptr) return {bytes::absent_because(why), bytes::absent_because(why)};
-  return {now.resident, now.mark};
+  if (value >= 0) return value;
+  return bytes::absent_because(why != nullptr ? why : "this kernel does not say");
+}
+
+inline void fill(process_memory_reading& r, std::int64_t pid) noexcept {
+  os::status_figures f;
+  resident_marks* const marks = pid == this_process ? registry<resident_marks>() : nullptr;
+  const char* const why = marks == nullptr ? os::read_status(pid, f) : marks->read_lifetime(f);
+  const bool has_shared = f.of_files >= 0 && f.of_shared_memory >= 0;
+  os::fault_figures faults;
+  const char* const why_no_faults = os::read_faults(pid, faults);
+  r.resident_bytes = known_or(f.resident, why);
+  r.peak_resident_bytes = known_or(f.mark, why);
+  r.virtual_bytes = known_or(f.virtual_size, why);
+  r.shared_bytes = known_or(has_shared ? f.of_files + f.of_shared_memory : -1, why);
+  r.data_bytes = known_or(f.data, why);
+  r.swap_bytes = known_or(f.swap, why);
+  r.locked_bytes = known_or(f.locked, why);
+  r.minor_faults = known_or(faults.minor_faults, why_no_faults);
+  r.major_faults = known_or(faults.major_faults, why_no_faults);
+}
+
+template <class Reading>
+[[nodiscard]] Reading unread() noexcept {
+  using bytes = reading<std::int64_t>;
+  const bytes none = bytes::absent("not read");
+  const process_memory_reading r{none, none, none, none, none, none, none, none, none};
+  if constexpr (std::is_same_v<Reading, process_memory_reading>) {
+    return r;
+  } else {
+    return {r, none, none, none};
+  }
+}
+
+}  // namespace detail
+
+/// The process with that number now. Cost: four system calls for this process, seven for another. Allocates: nothing.
+/// Source: /proc/PID/status, and getrusage() or /proc/PID/stat; the kernel's three per-CPU counters of resident pages may be
+/// off by page size x CPUs x max(32, 2 x CPUs) each. What is in hugetlbfs is not in `resident_bytes`.
+[[nodiscard]] inline process_memory_reading process_memory(std::int64_t pid = this_process) noexcept {
+  auto r = detail::unread<process_memory_reading>();
+  detail::fill(r, pid);
+  return r;
+}
+
+/// The same with pss, uss and huge pages. Another's needs the right to trace it. Allocates: nothing.
+/// Cost: the kernel walks every page: milliseconds for each GiB. Source: /proc/PID/smaps_rollup, or smaps before Linux 4.14.
+[[nodiscard]] inline process_memory_full_reading process_memory_full(std::int64_t pid = this_process) noexcept {
+  auto r = detail::unread<process_memory_full_reading>();
+  detail::fill(r, pid);
+  detail::os::full_figures f;
+  const char* const why = detail::os::read_full(pid, f);
+  r.proportional_bytes = detail::known_or(f.proportional, why);
+  r.unique_bytes = detail::known_or(f.unique, why);
+  r.huge_page_bytes = detail::known_or(f.huge, why);
+  return r;
 }
 
 /// `peak_resident_bytes` starts again at what is resident. No window of any scope changes. It resets the kernel's own mark:

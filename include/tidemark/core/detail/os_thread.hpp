@@ -3,6 +3,7 @@
 //   yield_thread()            gives up this thread's turn
 //   thread_id(), process_id() the system's own numbers, 0 where there are none
 //   thread_mark()             an address that no other thread has, the same in every shared object; no system call
+//   stack_address()           an address in this thread's stack
 //   is_thread_alive(id)       false only where that thread of this process has ended
 //   no_cancellation           while it stands, pthread_cancel() of this thread waits
 //   at_thread_exit            a value per thread, whose function runs when the thread ends, after its C++ thread-locals
@@ -30,6 +31,15 @@ namespace tidemark {
 inline namespace v0 {
 namespace detail {
 namespace os {
+
+inline std::uintptr_t stack_address() noexcept {
+#if defined(__GNUC__)
+  return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));  // a sanitizer may keep locals elsewhere
+#else
+  const char here = 0;
+  return reinterpret_cast<std::uintptr_t>(&here);
+#endif
+}
 
 #if TIDEMARK_HAS_POSIX()
 

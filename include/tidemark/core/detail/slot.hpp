@@ -124,9 +124,10 @@ struct slot {
   int exit_rounds = 0;
   std::atomic<std::uint32_t> abandoned{0};  // nodes that others closed; any thread adds
 
-  std::atomic<std::uint64_t> thread_id{0};  // the system's number of the thread that has it; 0: none has
-  slot* next = nullptr;                     // in the list of all slots
-  slot* next_free = nullptr;                // in the list of slots without a thread
+  std::atomic<std::uint64_t> thread_id{0};    // the system's number of the thread that has it; 0: none has
+  std::atomic<std::uintptr_t> stack_mark{0};  // an address in that thread's stack
+  slot* next = nullptr;                       // in the list of all slots
+  slot* next_free = nullptr;                  // in the list of slots without a thread
 
   static constexpr std::uint32_t first_owned_capacity = 256;
   balance first_owned[first_owned_capacity];

@@ -89,11 +89,14 @@ class TIDEMARK_EXPORT resident_marks {
     free_ = &w;
   }
 
-  /// What is resident, and the highest since the process began or since `reset_lifetime()`. Null, or why not.
-  [[nodiscard]] const char* read_lifetime(os::resident_now& now) noexcept {
+  /// What the system says, but the mark: it is the highest since the process began or since `reset_lifetime()`. Null, or why
+  /// it lacks something.
+  [[nodiscard]] const char* read_lifetime(os::status_figures& found) noexcept {
     const spin_guard held(lock_);
-    const char* why = read(now);
-    raise_to(now.mark, highest_seen_);
+    const char* why = os::read_status(os::this_process_id, found);
+    if (found.resident < 0 || found.mark < 0) return why;
+    learn({found.resident, found.mark});
+    raise_to(found.mark, highest_seen_);
     return why;
   }
   [[nodiscard]] const char* reset_lifetime() noexcept {
@@ -117,11 +120,16 @@ class TIDEMARK_EXPORT resident_marks {
   }
 
  private:
-  // Where the mark is above what is resident it is one that the kernel stored, and never falls by itself: someone else reset
-  // it. One equal to what is resident may be of this moment only, and follows the per-CPU counters.
   [[nodiscard]] const char* read(os::resident_now& now) noexcept {
     if (error_bytes_ == 0) error_bytes_ = os::resident_error_bytes();
     if (const char* why = os::read_resident(now)) return why;
+    learn(now);
+    return nullptr;
+  }
+
+  // Where the mark is above what is resident it is one that the kernel stored, and never falls by itself: someone else reset
+  // it. One equal to what is resident may be of this moment only, and follows the per-CPU counters.
+  void learn(const os::resident_now& now) noexcept {
     raise_to(highest_seen_, now.mark);
     if (now.mark < mark_) {
       for (resident_window* w = newest_; w != nullptr; w = w->older) {
@@ -131,7 +139,6 @@ class TIDEMARK_EXPORT resident_marks {
       mark_ = 0;
     }
     if (now.mark > now.resident) raise_to(mark_, now.mark);
-    return nullptr;
   }
 
   [[nodiscard]] const char* reset(os::resident_now& now) noexcept {

@@ -245,7 +245,7 @@ inline void skip_blanks(std::string_view& text) noexcept {
 }
 
 /// The word up to the next blank, taken off the front with the blanks before it.
-[[nodiscard]] inline std::string_view take_word(std::string_view& text) noexcept {
+inline std::string_view take_word(std::string_view& text) noexcept {
   skip_blanks(text);
   const std::string_view word = text.substr(0, text.find_first_of(" \t"));
   text.remove_prefix(word.size());
