@@ -80,6 +80,10 @@ def main():
             jobs[f'{hook} and all others after hostile macros, {std}'] = (
                 before + hostile + includes, [f'-std={std}', '-fsyntax-only'])
 
+    # Where there is no /proc each query answers with a reason; that much can be compiled here.
+    jobs['tidemark.hpp for a system that is no Linux'] = (
+        '#include <tidemark/tidemark.hpp>\n', ['-U__linux__', '-fsyntax-only', *STRICT])
+
     problems = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, said in zip(jobs, pool.map(lambda job: compiler_says(command, *job), jobs.values())):
