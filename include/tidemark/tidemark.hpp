@@ -23,6 +23,7 @@
 
 #include <tidemark/sys/file.hpp>
 #include <tidemark/sys/mappings.hpp>
+#include <tidemark/sys/peak_reset.hpp>
 #include <tidemark/sys/process.hpp>
 #include <tidemark/sys/process_tree.hpp>
 

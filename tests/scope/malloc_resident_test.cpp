@@ -2,6 +2,7 @@
 // What malloc sees of the edges: nothing.
 #include <tidemark/hook/malloc.hpp>
 #include <tidemark/scope/scope.hpp>
+#include <tidemark/sys/process.hpp>
 
 #include <cerrno>
 #include <cstdint>

@@ -3,6 +3,7 @@
 // high-water mark begins at what is resident.
 #include <tidemark/hook/global_new.hpp>
 #include <tidemark/scope/scope.hpp>
+#include <tidemark/sys/process.hpp>
 
 #include <algorithm>
 #include <atomic>

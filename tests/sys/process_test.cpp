@@ -150,6 +150,20 @@ TEST_CASE("the peak is never below what is resident, whatever 4 threads touch, r
 
 // ---- the parser ----
 
+TEST_CASE("a number is found behind its own key only") {
+  using tidemark::detail::os::status_bytes;
+  CHECK(status_bytes("Name:\ta\nVmRSS:\t      12 kB\nVmHWM:\t 7 kB\n", "\nVmRSS:") == 12 * 1'024);
+  CHECK(status_bytes("Name:\ta\nVmRSS:\t      12 kB\nVmHWM:\t 7 kB\n", "\nVmHWM:") == 7 * 1'024);
+  CHECK(status_bytes("Name:\ta\nVmRSS:0 kB\n", "\nVmRSS:") == 0);
+  CHECK(status_bytes("Name:\tVmRSS: 5\nVmRSS:\t 987654321 kB", "\nVmRSS:") == 987'654'321LL * 1'024);
+  CHECK(status_bytes("Name:\ta\n", "\nVmRSS:") == -1);
+  CHECK(status_bytes("", "\nVmRSS:") == -1);
+  CHECK(status_bytes("Name:\ta\nVmRSS:", "\nVmRSS:") == -1);
+  CHECK(status_bytes("Name:\ta\nVmRSS:\t", "\nVmRSS:") == -1);
+  CHECK(status_bytes("Name:\ta\nVmRSS:\tmany kB\n", "\nVmRSS:") == -1);
+  CHECK(status_bytes("Name:\ta\nVmRSS:\t-5 kB\n", "\nVmRSS:") == -1);
+}
+
 TEST_CASE("no process name is taken for a figure") {
   struct result {
     told_memory told;

@@ -12,6 +12,7 @@
 #include <tidemark/sys/detail/process_linux.hpp>
 #include <tidemark/sys/detail/process_unknown.hpp>
 #include <tidemark/sys/detail/resident_marks.hpp>
+#include <tidemark/sys/peak_reset.hpp>
 
 namespace tidemark {
 inline namespace v0 {
@@ -52,7 +53,14 @@ namespace detail {
 inline void fill(process_memory_reading& r, std::int64_t pid) noexcept {
   os::status_figures f;
   resident_marks* const marks = pid == this_process ? registry<resident_marks>() : nullptr;
-  const char* const why = marks == nullptr ? os::read_status(pid, f) : marks->read_lifetime(f);
+  const auto look = [&](os::resident_now& now) {
+    const char* const lacks = os::read_status(pid, f);
+    now = {f.resident, f.mark};
+    return lacks;
+  };
+  os::resident_now now;
+  const char* const why = marks == nullptr ? look(now) : marks->read_lifetime(now, look);
+  f.mark = now.mark;
   const bool has_shared = f.of_files >= 0 && f.of_shared_memory >= 0;
   os::fault_figures faults;
   const char* const why_no_faults = os::read_faults(pid, faults);
@@ -112,13 +120,6 @@ inline reading<std::int64_t> reset_peak_resident() {
   if (marks == nullptr) return result::absent("no memory for the library's own state");
   if (const char* why = marks->reset_lifetime()) return result::absent_because(why);
   return process_memory().resident_bytes;
-}
-
-/// Whether scopes may reset the kernel's mark when they open, which makes the peaks of `meter::resident` exact to its per-CPU
-/// counters: otherwise a window that stays below an earlier peak knows only that. Off at first, since `ru_maxrss` follows, for
-/// this process and for what its parent reads of it. Holds for the windows opened from now on. Threads: any.
-inline void allow_peak_resident_reset(bool allowed) noexcept {
-  if (detail::resident_marks* marks = detail::registry<detail::resident_marks>()) marks->allow_reset(allowed);
 }
 
 }  // namespace v0

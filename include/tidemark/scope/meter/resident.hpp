@@ -8,7 +8,7 @@
 #include <tidemark/core/reading.hpp>
 #include <tidemark/core/usage.hpp>
 #include <tidemark/sys/detail/resident_marks.hpp>
-#include <tidemark/sys/process.hpp>  // allow_peak_resident_reset(), which belongs to it
+#include <tidemark/sys/peak_reset.hpp>  // which belongs to it
 
 namespace tidemark {
 inline namespace v0 {

@@ -13,6 +13,7 @@
 #include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/detail/os_signal.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
+#include <tidemark/sys/detail/open_posix.hpp>
 
 #if TIDEMARK_HAS_POSIX()
 
@@ -32,27 +33,6 @@ namespace tidemark {
 inline namespace v0 {
 namespace detail {
 namespace os {
-
-/// A descriptor, or a negative errno value. Above the standard streams: where one is closed, what is printed there must not
-/// land in the file.
-[[nodiscard]] inline int open_above_streams(const char* path, int flags, mode_t mode) noexcept {
-  const no_cancellation whole;
-  const int saved = errno;
-  int fd = 0;
-  do {
-    fd = ::open(path, flags | O_CLOEXEC, mode);
-  } while (fd < 0 && errno == EINTR);
-  if (fd >= 0 && fd <= STDERR_FILENO) {
-    const int low = fd;
-    fd = ::fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    const int failed = errno;
-    ::close(low);
-    errno = failed;
-  }
-  if (fd < 0) fd = -errno;
-  errno = saved;
-  return fd;
-}
 
 [[nodiscard]] inline int open_to_append(const char* path) noexcept {
   return open_above_streams(path, O_WRONLY | O_APPEND | O_CREAT, 0666);

@@ -62,12 +62,6 @@ struct mapping_figures {
   std::int64_t size, resident, proportional, unique, huge, swap;
 };
 
-/// Units: bytes.
-struct resident_now {
-  std::int64_t resident = 0;
-  std::int64_t mark = 0;
-};
-
 }  // namespace os
 }  // namespace detail
 }  // namespace v0

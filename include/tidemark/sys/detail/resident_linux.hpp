@@ -10,32 +10,96 @@
 #include <cstdint>
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
 
 #if TIDEMARK_HAS_LINUX()
 
   #include <cerrno>
+  #include <cstddef>
+  #include <cstring>
 
   #include <fcntl.h>
   #include <unistd.h>
-
-  #include <tidemark/sys/detail/status_linux.hpp>
-  #include <tidemark/sys/detail/system_file_linux.hpp>
 
 namespace tidemark {
 inline namespace v0 {
 namespace detail {
 namespace os {
 
+/// Units: bytes.
+struct resident_now {
+  std::int64_t resident = 0;
+  std::int64_t mark = 0;
+};
+
+/// A system file of this process while it is open. Scopes come through here: system_file_linux.hpp would cost them 300 lines.
+class proc_file {
+ public:
+  proc_file(const char* path, int flags) noexcept {
+    do {
+      descriptor_ = ::open(path, flags | O_CLOEXEC);
+    } while (descriptor_ < 0 && errno == EINTR);
+    error_ = descriptor_ < 0 ? errno : 0;
+  }
+  ~proc_file() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    errno = saved_errno_;
+  }
+  proc_file(const proc_file&) = delete;
+  proc_file& operator=(const proc_file&) = delete;
+
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] int error() const noexcept { return error_; }
+
+ private:
+  no_cancellation whole_;
+  int saved_errno_ = errno;
+  int descriptor_ = -1;
+  int error_ = 0;
+};
+
+/// The number of KiB behind `key` in a status file, in bytes; -1 where it has none.
+[[nodiscard]] inline std::int64_t status_bytes(const char* text, const char* key) noexcept {
+  const char* at = std::strstr(text, key);
+  if (at == nullptr) return -1;
+  at += std::strlen(key);
+  while (*at == ' ' || *at == '\t') ++at;
+  if (*at < '0' || *at > '9') return -1;
+  std::int64_t kibibytes = 0;
+  for (; *at >= '0' && *at <= '9'; ++at) kibibytes = kibibytes * 10 + (*at - '0');
+  if (*at == '\0') return -1;  // cut where the text was
+  return kibibytes * 1'024;
+}
+
 [[nodiscard]] inline const char* read_resident(resident_now& found) noexcept {
-  status_figures all;
-  const char* const why =
-      read_status(this_process_id, all, [](const status_figures& f) { return f.mark >= 0 && f.resident >= 0; });
-  found = {all.resident, all.mark};
-  return why;
+  found = {-1, -1};
+  // A thread's own file: that of the first thread is empty of figures once it has ended.
+  const proc_file file("/proc/thread-self/status", O_RDONLY);
+  if (file.error() == EMFILE || file.error() == ENFILE) {
+    return "/proc/self/status cannot be opened: no file descriptor is left";
+  }
+  if (file.error() != 0) return "/proc/self/status cannot be opened: is /proc mounted?";
+  char text[4'096];
+  std::size_t kept = 0;
+  // With the newline before it, no process name can pass for a key. Read once, unless the process is in hundreds of groups,
+  // whose line comes first.
+  for (;;) {
+    const ssize_t size = ::read(file.descriptor(), text + kept, sizeof text - 1 - kept);
+    if (size < 0) return "/proc/self/status cannot be read";
+    if (size == 0) return "/proc/self/status has no VmRSS and VmHWM";
+    const std::size_t end = kept + static_cast<std::size_t>(size);
+    text[end] = '\0';
+    if (found.mark < 0) found.mark = status_bytes(text, "\nVmHWM:");
+    if (found.resident < 0) found.resident = status_bytes(text, "\nVmRSS:");
+    if (found.resident >= 0 && found.mark >= 0) return nullptr;
+    kept = end < 128 ? end : 128;
+    std::memmove(text, text + end - kept, kept);
+    found = {-1, -1};
+  }
 }
 
 [[nodiscard]] inline const char* reset_mark() noexcept {
-  const system_file file(system_path("/proc/thread-self/clear_refs"), O_WRONLY);
+  const proc_file file("/proc/thread-self/clear_refs", O_WRONLY);
   if (file.error() == EACCES || file.error() == EPERM || file.error() == EROFS) {
     return "the kernel refuses to reset the high-water mark: /proc/self/clear_refs may not be written";
   }

@@ -89,14 +89,15 @@ class TIDEMARK_EXPORT resident_marks {
     free_ = &w;
   }
 
-  /// What the system says, but the mark: it is the highest since the process began or since `reset_lifetime()`. Null, or why
-  /// it lacks something.
-  [[nodiscard]] const char* read_lifetime(os::status_figures& found) noexcept {
+  /// Calls `look(now)`, which reads what is resident and the mark and returns null or why not; the mark is then the highest since
+  /// the process began or since `reset_lifetime()`.
+  template <class Look>
+  [[nodiscard]] const char* read_lifetime(os::resident_now& now, Look look) noexcept {
     const spin_guard held(lock_);
-    const char* why = os::read_status(os::this_process_id, found);
-    if (found.resident < 0 || found.mark < 0) return why;
-    learn({found.resident, found.mark});
-    raise_to(found.mark, highest_seen_);
+    const char* why = look(now);
+    if (now.resident < 0 || now.mark < 0) return why;
+    learn(now);
+    raise_to(now.mark, highest_seen_);
     return why;
   }
   [[nodiscard]] const char* reset_lifetime() noexcept {

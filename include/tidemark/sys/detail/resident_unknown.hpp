@@ -8,12 +8,15 @@
 
 #if !TIDEMARK_HAS_LINUX()
 
-  #include <tidemark/sys/detail/process_figures.hpp>
-
 namespace tidemark {
 inline namespace v0 {
 namespace detail {
 namespace os {
+
+struct resident_now {
+  std::int64_t resident = 0;
+  std::int64_t mark = 0;
+};
 
 [[nodiscard]] inline const char* read_resident(resident_now&) noexcept {
   return "the resident set is read on Linux only so far";

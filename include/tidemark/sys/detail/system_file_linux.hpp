@@ -12,7 +12,6 @@
   #include <cstddef>
   #include <cstdint>
   #include <cstring>
-  #include <limits>
   #include <string_view>
   #include <type_traits>
 
@@ -21,7 +20,7 @@
 
   #include <tidemark/core/detail/os_thread.hpp>
   #include <tidemark/core/ledger.hpp>
-  #include <tidemark/sys/detail/file_posix.hpp>
+  #include <tidemark/sys/detail/open_posix.hpp>
 
 namespace tidemark {
 inline namespace v0 {
@@ -226,7 +225,7 @@ inline void skip_blanks(std::string_view& text) noexcept {
   for (; used < text.size(); ++used) {
     const unsigned d = digit(text[used]);
     if (d == 99) break;
-    if (n > (std::numeric_limits<std::uint64_t>::max)() / base) return false;
+    if (n > ~std::uint64_t{0} / base) return false;
     n *= base;
     if (n + d < n) return false;
     n += d;
@@ -256,7 +255,7 @@ inline std::string_view take_word(std::string_view& text) noexcept {
 [[nodiscard]] inline bool take_kibibytes(std::string_view line, std::string_view key, std::int64_t& bytes) noexcept {
   std::uint64_t kibibytes = 0;
   if (!take_prefix(line, key) || !take_number(line, kibibytes) || line != " kB") return false;
-  if (kibibytes > static_cast<std::uint64_t>((std::numeric_limits<std::int64_t>::max)()) / 1'024) return false;
+  if (kibibytes > (~std::uint64_t{0} >> 1) / 1'024) return false;
   bytes = static_cast<std::int64_t>(kibibytes) * 1'024;
   return true;
 }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// Opening a file so that it disturbs nobody: on POSIX systems. Light, since scopes of the resident set open files.
+#pragma once
+
+#include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
+
+#if TIDEMARK_HAS_POSIX()
+
+  #include <cerrno>
+
+  #include <fcntl.h>
+  #include <unistd.h>
+
+namespace tidemark {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+/// A descriptor, or a negative errno value. Above the standard streams: where one is closed, what is printed there must not
+/// land in the file.
+[[nodiscard]] inline int open_above_streams(const char* path, int flags, mode_t mode) noexcept {
+  const no_cancellation whole;
+  const int saved = errno;
+  int fd = 0;
+  do {
+    fd = ::open(path, flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd >= 0 && fd <= STDERR_FILENO) {
+    const int low = fd;
+    fd = ::fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int failed = errno;
+    ::close(low);
+    errno = failed;
+  }
+  if (fd < 0) fd = -errno;
+  errno = saved;
+  return fd;
+}
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace tidemark
+
+#endif
