@@ -211,7 +211,13 @@ TEST_CASE("a tree counts the pages that a fork shares once") {
     }
     CHECK(process_tree_memory(first.id()).processes.size() == 1);
   }
-  CHECK(process_tree_memory().processes.size() == 1);  // zombies and the dead are left out
+  const waiting_child ended([] {});
+  ::kill(static_cast<pid_t>(ended.id()), SIGKILL);
+  siginfo_t how = {};
+  ::waitid(P_PID, static_cast<id_t>(ended.id()), &how, WEXITED | WNOWAIT);
+  const process_tree_reading after = process_tree_memory();
+  CHECK(after.processes.size() == 1);  // the dead are left out, and those that wait for their parent
+  CHECK(after.proportional_bytes.has_value());
 }
 
 // ---- mappings ----
@@ -311,6 +317,8 @@ TEST_CASE("mappings are told apart by name and use") {
     CHECK(!mappings(77).has_value());
     CHECK(!process_memory_full(77).proportional_bytes.has_value());
   }
+  root.put("/proc/77/smaps", text.substr(0, text.rfind("Locked:")));  // whole lines, and the rest is missing
+  CHECK(!mappings(77).has_value());
   for (const std::string bad : {"binary \x01\xff", "Rss: 5 kB\n", "1000-2000\n", "zz-2000 r--p 0 fe:00 1\n"}) {
     root.put("/proc/77/smaps", bad);
     CHECK(!mappings(77).has_value());
@@ -346,12 +354,33 @@ TEST_CASE("a status file gives each field that it has, and a reason for each oth
   }
   root.put("/proc/88/status", "State:\tZ (zombie)\n");
   CHECK(process_memory(88).resident_bytes.why().find("has ended") != std::string_view::npos);
+  root.put("/proc/88/status", "VmRSS:\t1152921504606846976 kB\n");  // 2^60
+  CHECK(!process_memory(88).resident_bytes.has_value());
   root.put("/proc/88/status", "VmRSS:\t99999999999999999999 kB\nVmHWM:\t-5 kB\nVmSize:\t5 MB\n");
   CHECK(!process_memory(88).resident_bytes.has_value());
   CHECK(!process_memory(88).peak_resident_bytes.has_value());
   CHECK(!process_memory(88).virtual_bytes.has_value());
   root.put("/proc/88/stat", "88 (a");
   CHECK(!process_memory(88).minor_faults.has_value());
+}
+
+TEST_CASE("a rolled-up list gives its sums, and none where it ends early") {
+  const fake_root root;
+  const std::string text =
+      smaps_entry("1000-7ffc00000000 ---p 00000000 00:00 0                          [rollup]", 80, 60, 10, 30, 20);
+  const std::string whole = text.substr(0, text.find("VmFlags"));
+  root.put("/proc/99/smaps_rollup", whole);
+  const process_memory_full_reading m = process_memory_full(99);
+  CHECK(m.proportional_bytes.value() == 60 * 1'024);
+  CHECK(m.unique_bytes.value() == 40 * 1'024);
+  CHECK(m.huge_page_bytes.value() == 20 * 1'024);
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    CAPTURE(size);
+    root.put("/proc/99/smaps_rollup", whole.substr(0, size));
+    const process_memory_full_reading part = process_memory_full(99);
+    CHECK(!part.proportional_bytes.has_value());
+    CHECK(part.unique_bytes.why().find("ends early") != std::string_view::npos);
+  }
 }
 
 // ---- what may not be read ----
