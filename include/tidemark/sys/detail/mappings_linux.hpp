@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/sys/detail/system_file_linux.hpp>
 
 #if TIDEMARK_HAS_LINUX()
 
@@ -12,8 +13,6 @@
   #include <cstdint>
   #include <cstring>
   #include <string_view>
-
-  #include <tidemark/sys/detail/system_file_linux.hpp>
 
 namespace tidemark {
 inline namespace v0 {

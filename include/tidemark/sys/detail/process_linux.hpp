@@ -8,6 +8,11 @@
 #pragma once
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/ledger.hpp>
+#include <tidemark/sys/detail/mappings_linux.hpp>
+#include <tidemark/sys/detail/process_figures.hpp>
+#include <tidemark/sys/detail/status_linux.hpp>
+#include <tidemark/sys/detail/system_file_linux.hpp>
 
 #if TIDEMARK_HAS_LINUX()
 
@@ -19,12 +24,6 @@
   #include <dirent.h>
   #include <sys/resource.h>
   #include <unistd.h>
-
-  #include <tidemark/core/ledger.hpp>
-  #include <tidemark/sys/detail/mappings_linux.hpp>
-  #include <tidemark/sys/detail/process_figures.hpp>
-  #include <tidemark/sys/detail/status_linux.hpp>
-  #include <tidemark/sys/detail/system_file_linux.hpp>
 
 namespace tidemark {
 inline namespace v0 {

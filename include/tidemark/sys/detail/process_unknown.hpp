@@ -5,10 +5,9 @@
 #include <cstdint>
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/sys/detail/process_figures.hpp>
 
 #if !TIDEMARK_HAS_LINUX()
-
-  #include <tidemark/sys/detail/process_figures.hpp>
 
 namespace tidemark {
 inline namespace v0 {

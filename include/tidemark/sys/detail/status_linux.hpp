@@ -4,15 +4,14 @@
 #pragma once
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/sys/detail/process_figures.hpp>
+#include <tidemark/sys/detail/system_file_linux.hpp>
 
 #if TIDEMARK_HAS_LINUX()
 
   #include <cerrno>
   #include <cstdint>
   #include <string_view>
-
-  #include <tidemark/sys/detail/process_figures.hpp>
-  #include <tidemark/sys/detail/system_file_linux.hpp>
 
 namespace tidemark {
 inline namespace v0 {

@@ -4,6 +4,9 @@
 #pragma once
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
+#include <tidemark/core/ledger.hpp>
+#include <tidemark/sys/detail/open_posix.hpp>
 
 #if TIDEMARK_HAS_LINUX()
 
@@ -17,10 +20,6 @@
 
   #include <fcntl.h>
   #include <unistd.h>
-
-  #include <tidemark/core/detail/os_thread.hpp>
-  #include <tidemark/core/ledger.hpp>
-  #include <tidemark/sys/detail/open_posix.hpp>
 
 namespace tidemark {
 inline namespace v0 {
