@@ -38,6 +38,27 @@ namespace os {
   return fd;
 }
 
+/// A file while it is open. Meanwhile the thread is not cancelled, and in the end errno is as before.
+class opened_file {
+ public:
+  opened_file(const char* path, int flags) noexcept : descriptor_(open_above_streams(path, flags, 0)) {}
+  ~opened_file() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    errno = saved_errno_;
+  }
+  opened_file(const opened_file&) = delete;
+  opened_file& operator=(const opened_file&) = delete;
+
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  /// Why it is not open, as an errno value; 0 where it is.
+  [[nodiscard]] int error() const noexcept { return descriptor_ < 0 ? -descriptor_ : 0; }
+
+ private:
+  no_cancellation whole_;
+  int saved_errno_ = errno;
+  int descriptor_;
+};
+
 }  // namespace os
 }  // namespace detail
 }  // namespace v0

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include <tidemark/config/platform.hpp>
-#include <tidemark/core/detail/os_thread.hpp>
+#include <tidemark/sys/detail/open_posix.hpp>
 
 #if TIDEMARK_HAS_LINUX()
 
@@ -32,31 +32,7 @@ struct resident_now {
   std::int64_t mark = 0;
 };
 
-/// A system file of this process while it is open. Scopes come through here: system_file_linux.hpp would cost them 300 lines.
-class proc_file {
- public:
-  proc_file(const char* path, int flags) noexcept {
-    do {
-      descriptor_ = ::open(path, flags | O_CLOEXEC);
-    } while (descriptor_ < 0 && errno == EINTR);
-    error_ = descriptor_ < 0 ? errno : 0;
-  }
-  ~proc_file() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    errno = saved_errno_;
-  }
-  proc_file(const proc_file&) = delete;
-  proc_file& operator=(const proc_file&) = delete;
-
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
-  [[nodiscard]] int error() const noexcept { return error_; }
-
- private:
-  no_cancellation whole_;
-  int saved_errno_ = errno;
-  int descriptor_ = -1;
-  int error_ = 0;
-};
+// Scopes come through here, and do without system_file_linux.hpp: it would cost each of them 300 lines.
 
 /// The number of KiB behind `key` in a status file, in bytes; -1 where it has none.
 [[nodiscard]] inline std::int64_t status_bytes(const char* text, const char* key) noexcept {
@@ -74,7 +50,7 @@ class proc_file {
 [[nodiscard]] inline const char* read_resident(resident_now& found) noexcept {
   found = {-1, -1};
   // A thread's own file: that of the first thread is empty of figures once it has ended.
-  const proc_file file("/proc/thread-self/status", O_RDONLY);
+  const opened_file file("/proc/thread-self/status", O_RDONLY);
   if (file.error() == EMFILE || file.error() == ENFILE) {
     return "/proc/self/status cannot be opened: no file descriptor is left";
   }
@@ -99,7 +75,7 @@ class proc_file {
 }
 
 [[nodiscard]] inline const char* reset_mark() noexcept {
-  const proc_file file("/proc/thread-self/clear_refs", O_WRONLY);
+  const opened_file file("/proc/thread-self/clear_refs", O_WRONLY);
   if (file.error() == EACCES || file.error() == EPERM || file.error() == EROFS) {
     return "the kernel refuses to reset the high-water mark: /proc/self/clear_refs may not be written";
   }

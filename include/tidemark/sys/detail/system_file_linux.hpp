@@ -74,10 +74,8 @@ class system_path {
     add(std::string_view(digits + at, sizeof digits - at));
   }
 
-  /// False: it did not fit, and names nothing.
-  [[nodiscard]] bool is_whole() const noexcept { return is_whole_; }
-  [[nodiscard]] const char* c_str() const noexcept { return text_; }
-  [[nodiscard]] std::string_view view() const noexcept { return {text_, used_}; }
+  /// Empty, which names nothing, where it did not fit.
+  [[nodiscard]] const char* c_str() const noexcept { return is_whole_ ? text_ : ""; }
 
  private:
   char text_[1'024] = "";
@@ -85,30 +83,18 @@ class system_path {
   bool is_whole_ = true;
 };
 
-/// A file while it is open. errno is as before when it is gone, and the thread is not cancelled meanwhile.
+/// A file of the system's while it is open, to be read.
 class system_file {
  public:
-  explicit system_file(const system_path& path, int flags = O_RDONLY) noexcept {
-    descriptor_ = path.is_whole() ? open_above_streams(path.c_str(), flags, 0) : -ENAMETOOLONG;
-    if (descriptor_ >= 0) return;
-    error_ = -descriptor_;
-    descriptor_ = -1;
-  }
-  ~system_file() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    errno = saved_errno_;
-  }
-  system_file(const system_file&) = delete;
-  system_file& operator=(const system_file&) = delete;
+  explicit system_file(const system_path& path) noexcept : file_(path.c_str(), O_RDONLY) {}
 
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   /// Why it is not open, as an errno value; 0 where it is.
-  [[nodiscard]] int error() const noexcept { return error_; }
+  [[nodiscard]] int error() const noexcept { return file_.error(); }
 
   /// How many bytes came, 0 at the end, or a negative errno value.
   [[nodiscard]] ssize_t read(char* to, std::size_t room) const noexcept {
     for (;;) {
-      const ssize_t n = ::read(descriptor_, to, room);
+      const ssize_t n = ::read(file_.descriptor(), to, room);
       if (n >= 0) return n;
       if (errno != EINTR) return -errno;
     }
@@ -118,7 +104,7 @@ class system_file {
   template <std::size_t N>
   [[nodiscard]] int read_all(char (&buffer)[N], std::string_view& text) const noexcept {
     text = {};
-    if (error_ != 0) return error_;
+    if (error() != 0) return error();
     std::size_t used = 0;
     while (used < N - 1) {
       const ssize_t n = read(buffer + used, N - 1 - used);
@@ -132,10 +118,7 @@ class system_file {
   }
 
  private:
-  no_cancellation whole_;
-  int saved_errno_ = errno;
-  int descriptor_ = -1;
-  int error_ = 0;
+  opened_file file_;
 };
 
 /// The lines of a file, one after the other. What is longer than the buffer is cut, and its rest left out.
