@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 // What the operating system charges a process: what is resident and the highest it was, what is shared, swapped out and
-// locked, its mappings, and the processes below it.
+// locked.
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
-#include <tidemark/config/platform.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/reading.hpp>
 #include <tidemark/sys/detail/process_linux.hpp>
@@ -24,22 +22,27 @@ inline constexpr std::int64_t this_process = detail::os::this_process_id;
 struct process_memory_reading {
   using bytes = reading<std::int64_t>;
 
-  bytes resident_bytes;       ///< pages in memory now, those shared with others included
-  bytes peak_resident_bytes;  ///< the highest since the process began, or since `reset_peak_resident()`
-  bytes virtual_bytes;        ///< all that is mapped, touched or not
-  bytes shared_bytes;         ///< resident pages of files and of shared memory: others may have them too
-  bytes data_bytes;           ///< private writable mappings, touched or not: what RLIMIT_DATA limits
-  bytes swap_bytes;           ///< anonymous pages that are swapped out
-  bytes locked_bytes;         ///< mappings that mlock() keeps in memory
-  bytes minor_faults;         ///< pages that were given without reading from a disk; a count, since the process began
-  bytes major_faults;         ///< pages that had to be read; a count, since the process began
+  bytes resident_bytes = bytes::absent("not read");  ///< pages in memory now, those shared with others included
+  bytes peak_resident_bytes =
+      bytes::absent("not read");  ///< the highest since the process began, or since `reset_peak_resident()`
+  bytes virtual_bytes = bytes::absent("not read");  ///< all that is mapped, touched or not
+  bytes shared_bytes =
+      bytes::absent("not read");  ///< resident pages of files and of shared memory: others may have them too
+  bytes data_bytes = bytes::absent("not read");  ///< private writable mappings, touched or not: what RLIMIT_DATA limits
+  bytes swap_bytes = bytes::absent("not read");  ///< anonymous pages that are swapped out
+  bytes locked_bytes = bytes::absent("not read");  ///< mappings that mlock() keeps in memory
+  bytes minor_faults = bytes::absent(
+      "not read");  ///< pages that were given without reading from a disk; a count, since the process began
+  bytes major_faults = bytes::absent("not read");  ///< pages that had to be read; a count, since the process began
 };
 
 /// The same, and what takes the kernel a walk over every page.
 struct process_memory_full_reading : process_memory_reading {
-  bytes proportional_bytes;  ///< pss: a page that n processes share counts as its n-th part in each
-  bytes unique_bytes;        ///< uss: what would become free if it ended
-  bytes huge_page_bytes;  ///< in transparent huge pages, and in those of hugetlbfs, which `resident_bytes` leaves out
+  bytes proportional_bytes =
+      bytes::absent("not read");  ///< pss: a page that n processes share counts as its n-th part in each
+  bytes unique_bytes = bytes::absent("not read");  ///< uss: what would become free if it ended
+  bytes huge_page_bytes = bytes::absent(
+      "not read");  ///< in transparent huge pages, and in those of hugetlbfs, which `resident_bytes` leaves out
 };
 
 namespace detail {
@@ -75,33 +78,21 @@ inline void fill(process_memory_reading& r, std::int64_t pid) noexcept {
   r.major_faults = known_or(faults.major_faults, why_no_faults);
 }
 
-template <class Reading>
-[[nodiscard]] Reading unread() noexcept {
-  using bytes = reading<std::int64_t>;
-  const bytes none = bytes::absent("not read");
-  const process_memory_reading r{none, none, none, none, none, none, none, none, none};
-  if constexpr (std::is_same_v<Reading, process_memory_reading>) {
-    return r;
-  } else {
-    return {r, none, none, none};
-  }
-}
-
 }  // namespace detail
 
 /// The process with that number now. Cost: four system calls for this process, seven for another. Allocates: nothing.
 /// Source: /proc/PID/status, and getrusage() or /proc/PID/stat; the kernel's three per-CPU counters of resident pages may be
 /// off by page size x CPUs x max(32, 2 x CPUs) each. What is in hugetlbfs is not in `resident_bytes`.
 [[nodiscard]] inline process_memory_reading process_memory(std::int64_t pid = this_process) noexcept {
-  auto r = detail::unread<process_memory_reading>();
+  process_memory_reading r;
   detail::fill(r, pid);
   return r;
 }
 
 /// The same with pss, uss and huge pages. Another's needs the right to trace it. Allocates: nothing.
-/// Cost: the kernel walks every page: milliseconds for each GiB. Source: /proc/PID/smaps_rollup, or smaps before Linux 4.14.
+/// Cost: the kernel walks every page: 10 ms for each GiB of small ones (measured, Linux 6.18). Source: /proc/PID/smaps_rollup, or smaps before Linux 4.14.
 [[nodiscard]] inline process_memory_full_reading process_memory_full(std::int64_t pid = this_process) noexcept {
-  auto r = detail::unread<process_memory_full_reading>();
+  process_memory_full_reading r;
   detail::fill(r, pid);
   detail::os::full_figures f;
   const char* const why = detail::os::read_full(pid, f);

@@ -2,7 +2,6 @@
 // A process and all below it, as a data loader with its workers: pages that they share after a fork count once.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -34,33 +33,26 @@ struct process_tree_reading {
 
 namespace detail {
 
-[[nodiscard]] inline bool is_gone(std::int64_t pid) {
-  bool is_there = false;
-  static_cast<void>(os::for_each_process(
-      [&](std::int64_t number, std::int64_t, std::string_view) { is_there = is_there || number == pid; }));
-  return !is_there;
-}
-
-/// The process and its descendants of one moment, with nothing read of them yet.
+/// The process and its descendants of one moment, with nothing read of them yet. Null, or why not.
 [[nodiscard]] inline const char* list_tree(std::int64_t root, std::vector<process_share>& tree) {
-  std::vector<process_share> all;
+  struct listed {
+    std::int64_t pid, parent;
+    std::string name;
+  };
+  std::vector<listed> all;
   const char* const why = os::for_each_process([&](std::int64_t pid, std::int64_t parent, std::string_view name) {
-    all.push_back({pid, parent, std::string(name), unread<process_memory_full_reading>()});
+    all.push_back({pid, parent, std::string(name)});
   });
   if (why != nullptr) return why;
-  const auto by_parent = [](const process_share& a, const process_share& b) { return a.parent < b.parent; };
-  std::stable_sort(all.begin(), all.end(), by_parent);
-  for (const process_share& p : all) {
-    if (p.pid == root) tree.push_back(p);
-  }
-  // A number that was given away again while the list was read may close a circle.
-  for (std::size_t i = 0; i < tree.size() && tree.size() <= all.size(); ++i) {
-    process_share key = tree[i];
-    key.parent = tree[i].pid;
-    const auto children = std::equal_range(all.begin(), all.end(), key, by_parent);
-    for (auto child = children.first; child != children.second; ++child) {
-      if (child->pid != root) tree.push_back(*child);
+  const auto append = [&](auto belongs) {
+    for (const listed& p : all) {
+      if (belongs(p)) tree.push_back({p.pid, p.parent, p.name, {}});
     }
+  };
+  append([&](const listed& p) { return p.pid == root; });
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    const std::int64_t parent = tree[i].pid;
+    append([&](const listed& p) { return p.parent == parent && p.pid != root; });
   }
   return tree.empty() ? "no process has this number (any more)" : nullptr;
 }
@@ -85,7 +77,7 @@ namespace detail {
   for (process_share& p : tree) {
     p.memory = process_memory_full(p.pid == root ? pid : p.pid);
     if (!p.memory.proportional_bytes) {
-      if (detail::is_gone(p.pid)) continue;
+      if (!detail::os::is_alive(p.pid)) continue;
       if (missing.empty()) {
         missing = "process " + std::to_string(p.pid) + " (" + p.name + ") cannot be counted: ";
         missing += p.memory.proportional_bytes.why();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The mappings of a process, one after the other, as the kernel lists them. No allocation.
+// The mappings of a process, one after the other, as the kernel lists them. No allocation of its own.
 // Source: Documentation/filesystems/proc.rst (maps, smaps, smaps_rollup).
 #pragma once
 
@@ -19,32 +19,27 @@ inline namespace v0 {
 namespace detail {
 namespace os {
 
-/// One mapping. Units: bytes; -1 where the file does not say, as all of it in `maps`.
+/// One mapping. Units: bytes; -1 where the file does not say.
 struct mapping_entry {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  char permissions[4] = {};  // "rwxp"
-  std::uint64_t inode = 0;
+  bool is_executable = false;
   char name_text[4'096];  // as the kernel writes it: "\012" is a newline
   std::size_t name_size = 0;
 
-  std::int64_t page_size = -1;
   std::int64_t resident = -1;
   std::int64_t proportional = -1;
   std::int64_t unique = -1;  // private pages, clean and dirty
-  std::int64_t anonymous = -1;
-  std::int64_t huge =
-      -1;  // anonymous, of files and of shared memory; and those of hugetlbfs, which `resident` leaves out
+  // Anonymous, of files and of shared memory; and those of hugetlbfs, which `resident` leaves out.
+  std::int64_t huge = -1;
   std::int64_t swap = -1;
-  std::int64_t locked = -1;
+  std::int64_t locked = -1;  // the last that the kernel writes
 
   [[nodiscard]] bool has_figures() const noexcept {
-    return resident >= 0 && proportional >= 0 && unique >= 0 && huge >= 0 && swap >= 0;
+    return resident >= 0 && proportional >= 0 && unique >= 0 && huge >= 0 && swap >= 0 && locked >= 0;
   }
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(end - begin); }
   [[nodiscard]] std::string_view name() const noexcept { return {name_text, name_size}; }
-  [[nodiscard]] bool is_executable() const noexcept { return permissions[2] == 'x'; }
-  [[nodiscard]] bool is_shared() const noexcept { return permissions[3] == 's'; }
 };
 
 /// "55d0-55e0 r-xp 00001000 fe:00 1234   /usr/bin/cat": whether the line begins a mapping.
@@ -63,8 +58,7 @@ struct mapping_entry {
   m = mapping_entry();
   m.begin = begin;
   m.end = end;
-  m.inode = inode;
-  std::memcpy(m.permissions, permissions.data(), sizeof m.permissions);
+  m.is_executable = permissions[2] == 'x';
   m.name_size = line.size() < sizeof m.name_text ? line.size() : sizeof m.name_text;
   if (m.name_size > 0) std::memcpy(m.name_text, line.data(), m.name_size);
   return true;
@@ -76,13 +70,11 @@ inline void take_mapping_figure(std::string_view line, mapping_entry& m) noexcep
     std::int64_t bytes = 0;
     if (take_kibibytes(line, key, bytes)) sum = (sum < 0 ? 0 : sum) + bytes;
   };
-  add("KernelPageSize:", m.page_size);
   add("Rss:", m.resident);
   add("Pss:", m.proportional);
   add("Private_Clean:", m.unique);
   add("Private_Dirty:", m.unique);
   add("Private_Hugetlb:", m.unique);
-  add("Anonymous:", m.anonymous);
   add("AnonHugePages:", m.huge);
   add("ShmemPmdMapped:", m.huge);
   add("FilePmdMapped:", m.huge);
@@ -92,27 +84,25 @@ inline void take_mapping_figure(std::string_view line, mapping_entry& m) noexcep
   add("Locked:", m.locked);
 }
 
-/// Calls `f(const mapping_entry&)` for each mapping of a `maps` or `smaps` file until it returns false. Returns 0, an errno
-/// value, or EBADMSG where the file ends within a mapping or lacks figures: sums would be a part of the truth.
+/// Calls `f(const mapping_entry&)` for each mapping of an `smaps` file. Returns 0, an errno value, or EBADMSG where the file
+/// ends within a mapping or lacks figures: sums would be a part of the truth.
 template <class F>
-[[nodiscard]] int for_each_mapping(const system_file& file, bool with_figures, F f) {
-  line_reader<> lines(file);
+[[nodiscard]] int for_each_mapping(const system_file& file, F f) {
+  line_reader<4'096 + 128> lines(file);  // the longest name, and what stands before it
   mapping_entry m;
   mapping_entry next;
   bool has_mapping = false;
-  bool is_ended = false;  // by VmFlags, the last of a mapping's figures
-  const auto is_whole = [&] { return !with_figures || (is_ended && m.has_figures()); };
   std::string_view line;
   while (lines.next(line)) {
     if (lines.is_cut()) return EBADMSG;
     if (take_mapping(line, next)) {
-      if (has_mapping && !is_whole()) return EBADMSG;
-      if (has_mapping && !f(static_cast<const mapping_entry&>(m))) return 0;
+      if (has_mapping) {
+        if (!m.has_figures()) return EBADMSG;
+        f(static_cast<const mapping_entry&>(m));
+      }
       m = next;
       has_mapping = true;
-      is_ended = false;
     } else if (has_mapping) {
-      is_ended = is_ended || take_prefix(line, "VmFlags:");
       take_mapping_figure(line, m);
     } else {
       return EBADMSG;
@@ -120,8 +110,8 @@ template <class F>
   }
   if (lines.error() != 0) return lines.error();
   if (!has_mapping) return 0;
-  if (!is_whole()) return EBADMSG;
-  static_cast<void>(f(static_cast<const mapping_entry&>(m)));
+  if (!m.has_figures()) return EBADMSG;
+  f(static_cast<const mapping_entry&>(m));
   return 0;
 }
 

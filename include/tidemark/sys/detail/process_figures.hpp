@@ -24,7 +24,6 @@ struct status_figures {
   std::int64_t swap = -1;
   std::int64_t of_files = -1;  // resident
   std::int64_t of_shared_memory = -1;
-  bool is_zombie = false;
 
   [[nodiscard]] bool is_whole() const noexcept {
     return resident >= 0 && mark >= 0 && virtual_size >= 0 && locked >= 0 && data >= 0 && swap >= 0;

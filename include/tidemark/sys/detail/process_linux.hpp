@@ -3,7 +3,8 @@
 //   read_status(pid, found), read_faults(pid, found), read_full(pid, found)   null, or why something lacks
 //   for_each_mapping_of(pid, f)   calls f(const mapping_figures&); null, or why there is no list
 //   process_number(pid)           the number itself, also of this process; negative where it is not known
-//   for_each_process(f)           calls f(number, parent's number, name)
+//   is_alive(number)              false where it has ended, also while it waits for its parent
+//   for_each_process(f)           calls f(number, parent's number, name) for those alive; null, or why there is no list
 // Reasons live for ever. errno is untouched. Source: Documentation/filesystems/proc.rst.
 #pragma once
 
@@ -74,11 +75,10 @@ namespace os {
   if (file.error() == ENOENT) {  // before Linux 4.14
     const system_file all(process_file(pid, "smaps"));
     found = {0, 0, 0};
-    const int failed = for_each_mapping(all, true, [&](const mapping_entry& m) {
+    const int failed = for_each_mapping(all, [&](const mapping_entry& m) {
       found.proportional += m.proportional;
       found.unique += m.unique;
       found.huge += m.huge;
-      return true;
     });
     if (failed == 0) return nullptr;
     found = full_figures();
@@ -90,7 +90,7 @@ namespace os {
   bool is_whole = false;  // it ends with what is locked
   while (lines.next(line) && !lines.is_cut()) {
     take_mapping_figure(line, sum);
-    is_whole = sum.locked >= 0 && sum.has_figures();
+    is_whole = sum.has_figures();
   }
   if (lines.error() != 0) return why_unreadable(pid, lines.error());
   if (!is_whole) return "smaps_rollup in /proc ends early, or lacks figures: is the process ending?";
@@ -120,7 +120,7 @@ namespace os {
     return mapping_kind::shared_memory;
   }
   if (name.front() == '[') return mapping_kind::kernel;
-  return m.is_executable() ? mapping_kind::code : mapping_kind::file;
+  return m.is_executable ? mapping_kind::code : mapping_kind::file;
 }
 
 /// Null, or why there is no list. Where there is none, `f` may have been called all the same.
@@ -128,10 +128,9 @@ template <class F>
 [[nodiscard]] const char* for_each_mapping_of(std::int64_t pid, F f) {
   const system_file file(process_file(pid, "smaps"));
   if (file.error() != 0) return why_unreadable(pid, file.error());
-  const int failed = for_each_mapping(file, true, [&](const mapping_entry& m) {
+  const int failed = for_each_mapping(file, [&](const mapping_entry& m) {
     f(mapping_figures{kind_of(m, pid == this_process_id), m.name(), m.size(), m.resident, m.proportional, m.unique,
                       m.huge, m.swap});
-    return true;
   });
   return failed == 0 ? nullptr : why_no_mappings(pid, failed);
 }
@@ -176,7 +175,31 @@ class folder_reader {
   DIR* folder_;
 };
 
-/// Those that have ended are left out, also while they wait for their parents. Null, or why there is no list.
+/// A process that has memory.
+struct living_process {
+  char stat_text[1'024];
+  std::string_view name;  // in the text
+  std::int64_t parent = 0;
+};
+
+/// False: no process has this number, or one that has ended and waits for its parent.
+[[nodiscard]] inline bool find_process(std::int64_t number, living_process& found) noexcept {
+  std::string_view line;
+  if (system_file(system_path("/proc/", number, "/stat")).read_all(found.stat_text, line) != 0) return false;
+  line = behind_name(line, found.name);
+  const std::string_view state = take_word(line);
+  std::uint64_t parent = 0;
+  if (state == "Z" || state == "X" || !take_number(line, parent)) return false;
+  found.parent = static_cast<std::int64_t>(parent);
+  return true;
+}
+
+[[nodiscard]] inline bool is_alive(std::int64_t number) noexcept {
+  living_process p;
+  return find_process(number, p);
+}
+
+/// Null, or why there is no list.
 template <class F>
 [[nodiscard]] const char* for_each_process(F f) {
   folder_reader folder(system_path("/proc"));
@@ -186,15 +209,9 @@ template <class F>
     std::string_view digits = entry;
     std::uint64_t number = 0;
     if (digits.front() < '0' || digits.front() > '9' || !take_number(digits, number) || !digits.empty()) continue;
-    char text[1'024];
-    std::string_view line;
-    if (system_file(system_path("/proc/", number, "/stat")).read_all(text, line) != 0) continue;  // it has ended
-    std::string_view name;
-    line = behind_name(line, name);
-    const std::string_view state = take_word(line);
-    if (state == "Z" || state == "X") continue;
-    std::uint64_t parent = 0;
-    if (take_number(line, parent)) f(static_cast<std::int64_t>(number), static_cast<std::int64_t>(parent), name);
+    const auto pid = static_cast<std::int64_t>(number);
+    living_process p;
+    if (find_process(pid, p)) f(pid, p.parent, p.name);
   }
   return nullptr;
 }

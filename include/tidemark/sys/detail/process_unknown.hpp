@@ -29,6 +29,7 @@ template <class F>
 [[nodiscard]] inline std::int64_t process_number(std::int64_t pid) noexcept {
   return pid == this_process_id ? -1 : pid;
 }
+[[nodiscard]] inline bool is_alive(std::int64_t) noexcept { return false; }
 template <class F>
 [[nodiscard]] const char* for_each_process(F) {
   return processes_unknown;

@@ -48,34 +48,29 @@ namespace os {
              : "a file of that process in /proc cannot be read: it has just ended, or this kernel lacks it";
 }
 
-/// Reads until `is_enough(figures)`. Null, or why it never was.
-template <class Enough>
-[[nodiscard]] const char* read_status(std::int64_t pid, status_figures& found, Enough is_enough) noexcept {
+/// Null, or why something lacks.
+[[nodiscard]] inline const char* read_status(std::int64_t pid, status_figures& found) noexcept {
   found = status_figures();
   const system_file file(process_file(pid, "status"));
   if (file.error() != 0) return why_unreadable(pid, file.error());
   line_reader<> lines(file);
   std::string_view line;
+  bool is_zombie = false;
   while (lines.next(line) && !lines.is_cut()) {
     static_cast<void>(
         take_kibibytes(line, "VmSize:", found.virtual_size) || take_kibibytes(line, "VmLck:", found.locked) ||
         take_kibibytes(line, "VmHWM:", found.mark) || take_kibibytes(line, "VmRSS:", found.resident) ||
         take_kibibytes(line, "RssFile:", found.of_files) || take_kibibytes(line, "RssShmem:", found.of_shared_memory) ||
         take_kibibytes(line, "VmData:", found.data) || take_kibibytes(line, "VmSwap:", found.swap));
-    if (take_prefix(line, "State:")) found.is_zombie = take_word(line) == "Z";
-    if (is_enough(static_cast<const status_figures&>(found))) return nullptr;
+    if (take_prefix(line, "State:")) is_zombie = take_word(line) == "Z";
+    if (found.is_whole()) return nullptr;
   }
   if (lines.error() != 0 && pid == this_process_id) return "/proc/self/status cannot be read";
   if (lines.error() != 0) return why_unreadable(pid, lines.error());
   const bool has_memory = found.virtual_size >= 0 || found.mark >= 0 || found.resident >= 0;
   if (has_memory) return "the process's status file in /proc lacks figures: it ends early, or is another system's";
-  if (found.is_zombie) return "the process (or its first thread) has ended and waits for its parent: it has no memory";
+  if (is_zombie) return "the process (or its first thread) has ended and waits for its parent: it has no memory";
   return "the process's status file in /proc has no VmRSS and VmHWM: it is a kernel's thread, or is ending";
-}
-
-/// All of it. Null, or why something lacks.
-[[nodiscard]] inline const char* read_status(std::int64_t pid, status_figures& found) noexcept {
-  return read_status(pid, found, [](const status_figures& f) { return f.is_whole(); });
 }
 
 }  // namespace os
