@@ -7,15 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "resident_support.hpp"
@@ -130,6 +126,20 @@ TEST_CASE("an edge is three system calls, nine at an entry with the reset, howev
   CHECK(is_clean(parts[16]));
   CHECK(count(parts[16], SYS_write) == 1);
   CHECK(parts[16].size() <= 13);
+}
+
+TEST_CASE("a look at another process is no more than seven system calls") {
+  const std::vector<traced_part> parts = traced([] {
+    static_cast<void>(tidemark::process_memory(1));
+    next_part();
+    static_cast<void>(tidemark::process_memory(1));
+    next_part();
+  });
+  if (parts.size() != 3) return;
+  CAPTURE(names(parts[1]));
+  CHECK(is_clean(parts[1]));
+  CHECK(parts[1].size() <= 7);
+  CHECK(parts[1].size() > 3);
 }
 
 TEST_CASE("where the kernel refuses the reset, an entry is no more than nine system calls") {
