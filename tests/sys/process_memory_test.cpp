@@ -169,10 +169,13 @@ TEST_CASE("every field of a process is what its files in /proc say") {
     CHECK(m.swap_bytes.value() == kernel_line(status.c_str(), "VmSwap:"));
     CHECK(m.locked_bytes.value() == kernel_line(status.c_str(), "VmLck:"));
     const std::string rollup = process_path(pid, "smaps_rollup");
-    CHECK(is_near(m.proportional_bytes.value(), kernel_line(rollup.c_str(), "Pss:"), slack));
+    // Whoever else starts or ends meanwhile changes the share of every file they have in common.
+    const std::int64_t shares = slack + m.shared_bytes.value();
+    CHECK(is_near(m.proportional_bytes.value(), kernel_line(rollup.c_str(), "Pss:"), shares));
     CHECK(is_near(m.unique_bytes.value(),
                   kernel_line(rollup.c_str(), "Private_Clean:") + kernel_line(rollup.c_str(), "Private_Dirty:"),
-                  slack));
+                  shares));
+    if (pid == child.id()) CHECK(m.unique_bytes.value() >= 12 * MiB);
     std::int64_t huge = 0;
     for (const char* key :
          {"AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:", "Shared_Hugetlb:", "Private_Hugetlb:"}) {
