@@ -23,6 +23,7 @@
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/bytes.hpp>
+#include <tidemark/core/detail/allocation_failure.hpp>
 #include <tidemark/core/detail/domain_node.hpp>
 #include <tidemark/core/detail/gate_keeper.hpp>
 #include <tidemark/core/detail/names.hpp>
@@ -120,6 +121,7 @@ namespace detail {
 inline namespace TIDEMARK_ERROR_TAG {
 
 [[noreturn]] inline void raise_over_budget(const budget_refusal& refused, std::int64_t requested) {
+  tell_failure({static_cast<std::uint64_t>(requested), refused.full->name, refused.live, refused.limit});
   const over_budget error(refused.full->name, requested, refused.live, refused.limit);
 #if TIDEMARK_HAS_EXCEPTIONS()
   throw error;

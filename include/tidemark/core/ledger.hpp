@@ -68,6 +68,7 @@ inline constexpr std::intptr_t word_none = -4;        // no event yet
 
 struct delivery;     // core/sink: a call into a sink that this thread is inside
 struct gate_keeper;  // core/detail/gate_keeper: whom an allocation is asked of
+struct allocation_failure;
 
 /// Plain, constant-initialised, without a destructor: usable at any time of a thread's life.
 struct thread_local_state {
@@ -140,6 +141,7 @@ struct ledger_state {
   void (*first_size_query)() noexcept = nullptr;
   void (*guard_all)(bool) noexcept = nullptr;
   std::atomic<gate_keeper*> process_keeper{nullptr};  // asked by every thread
+  std::atomic<void (*)(const allocation_failure&) noexcept> on_failure{nullptr};
 
   std::atomic<int> phase{0};  // 0 untouched, 1 one thread prepares it, 2 ready, or as below
   hook_kind hook = hook_kind::none;

@@ -156,12 +156,13 @@ inline void* fail_with(int error) noexcept {
 
 TIDEMARK_ALWAYS_INLINE void* zeroed(std::size_t count, std::size_t size) noexcept {
   std::size_t n = 0;
-  if (__builtin_mul_overflow(count, size, &n) || n > largest_block) return fail_with(ENOMEM);
+  if (__builtin_mul_overflow(count, size, &n)) n = SIZE_MAX;
+  if (n > largest_block) return fail_with_enomem(n);
   if (TIDEMARK_UNLIKELY(!has_allocator())) return bootstrap.allocate(n);
   const gate_passage gate({n, 0, nullptr, allocation_caller::c_family});
   if (TIDEMARK_UNLIKELY(!gate.is_open())) return fail_with(ENOMEM);
   void* p = book_fresh(below.calloc(1, n + stamp_bytes), n);
-  return TIDEMARK_LIKELY(p != nullptr) ? p : fail_with(ENOMEM);
+  return TIDEMARK_LIKELY(p != nullptr) ? p : fail_with_enomem(n);
 }
 
 /// A block from before the allocator was found moves into the heap.
@@ -178,7 +179,7 @@ TIDEMARK_COLD inline void* move_from_bootstrap(void* old, std::size_t n) noexcep
 // moment later, and put back if the call fails; both are booked after it, so that a failure leaves no trace.
 inline void* resized(void* old, std::size_t n) noexcept {
   if (old == nullptr) return common.try_allocate(n);
-  if (n > largest_block) return fail_with(ENOMEM);
+  if (n > largest_block) return fail_with_enomem(n);
   if (TIDEMARK_UNLIKELY(bootstrap.has(old))) return move_from_bootstrap(old, n);
   static_cast<void>(has_allocator());
   static_cast<void>(current_slot());  // decides how sizes are found, and whether
@@ -201,7 +202,7 @@ inline void* resized(void* old, std::size_t n) noexcept {
   }
   if (p == nullptr && n != 0) {
     if (is_ours) restore_stamp(old, usable, kept);
-    return fail_with(ENOMEM);
+    return fail_with_enomem(n);
   }
   on_slot_for_event([=](slot& s) { is_ours ? count_death(s, was) : s.foreign_frees.add(1); });
   return p == nullptr ? nullptr : book_fresh(p, n);
@@ -253,7 +254,7 @@ TIDEMARK_DETAIL_C_FUNCTION void* realloc(void* p, std::size_t n) TIDEMARK_DETAIL
 }
 TIDEMARK_DETAIL_C_FUNCTION void* reallocarray(void* p, std::size_t count, std::size_t size) TIDEMARK_DETAIL_C_THROW {
   std::size_t n = 0;
-  if (__builtin_mul_overflow(count, size, &n)) return tidemark::detail::hook::fail_with(ENOMEM);
+  if (__builtin_mul_overflow(count, size, &n)) return tidemark::detail::hook::fail_with_enomem(SIZE_MAX);
   return ::realloc(p, n);  // the program's, should it have one: glibc's own reallocarray goes there too
 }
 
@@ -284,7 +285,7 @@ TIDEMARK_DETAIL_C_FUNCTION void* valloc(std::size_t n) TIDEMARK_DETAIL_C_THROW {
 TIDEMARK_DETAIL_C_FUNCTION void* pvalloc(std::size_t n) TIDEMARK_DETAIL_C_THROW {
   const std::size_t page = tidemark::detail::hook::page_bytes();
   std::size_t rounded = 0;
-  if (__builtin_add_overflow(n, page - 1, &rounded)) return tidemark::detail::hook::fail_with(ENOMEM);
+  if (__builtin_add_overflow(n, page - 1, &rounded)) return tidemark::detail::hook::fail_with_enomem(SIZE_MAX);
   return tidemark::detail::hook::allocate_or_enomem(rounded & ~(page - 1), page);
 }
 

@@ -9,6 +9,7 @@
 #include <new>
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/allocation_failure.hpp>
 #include <tidemark/core/detail/gate_keeper.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/hook/detail/block.hpp>
@@ -38,9 +39,12 @@ TIDEMARK_NOINLINE inline void* try_allocate(std::size_t n, std::size_t alignment
 /// The operators' way: what is left when the new-handler gives up is null.
 TIDEMARK_NOINLINE inline void* new_slowly(std::size_t n, std::size_t alignment, bool may_throw) {
   gate_passage gate({n, 0, nullptr, may_throw ? allocation_caller::throwing_new : allocation_caller::nothrow_new});
+  possible_failure failure(n);
   for (;;) {
     if (TIDEMARK_LIKELY(gate.is_open())) {
-      if (void* p = try_allocate(n, alignment)) return p;
+      void* p = try_allocate(n, alignment);
+      failure.tried(p);
+      if (p != nullptr) return p;
     }
     gate.step_back();
     const std::new_handler handler = std::get_new_handler();
@@ -56,12 +60,22 @@ TIDEMARK_NOINLINE inline void* new_or_bad_alloc(std::size_t n, std::size_t align
   return p;
 }
 
+/// What the C family gives where memory is out.
+TIDEMARK_COLD inline void* fail_with_enomem(std::size_t n) noexcept {
+  tell_failure({n, {}, 0, 0});
+  errno = ENOMEM;
+  return nullptr;
+}
+
 /// The C family's way.
 TIDEMARK_NOINLINE inline void* allocate_or_enomem(std::size_t n, std::size_t alignment) noexcept {
   const gate_passage gate({n, 0, nullptr, allocation_caller::c_family});
-  void* p = TIDEMARK_LIKELY(gate.is_open()) ? try_allocate(n, alignment) : nullptr;
-  if (p == nullptr) errno = ENOMEM;
-  return p;
+  if (TIDEMARK_UNLIKELY(!gate.is_open())) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  void* p = try_allocate(n, alignment);
+  return TIDEMARK_LIKELY(p != nullptr) ? p : fail_with_enomem(n);
 }
 
 // Rare endings of the common paths below, each a tail call.
