@@ -33,9 +33,7 @@ using tidemark::append_file;
 
 namespace {
 
-void write_file(const std::string& path, std::string_view text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
+void write_file(const std::string& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
 
 /// A pipe, or with O_DIRECT one whose every read gives one write.
 struct pipe_pair {
@@ -246,7 +244,8 @@ TEST_CASE("lines of 8 threads in each of 2 processes never mix") {
   for (std::string line; std::getline(in, line); ++count) {
     int process = -1, thread = -1, number = -1;
     const int read = std::sscanf(line.c_str(), "%d %d %d", &process, &thread, &number);
-    const bool known = read == 3 && process >= 0 && process < processes && thread >= 0 && thread < threads && number >= 0;
+    const bool known =
+        read == 3 && process >= 0 && process < processes && thread >= 0 && thread < threads && number >= 0;
     if (!known || line + '\n' != numbered_line(process, thread, number) || next[{process, thread}]++ != number) ++wrong;
   }
   CHECK(wrong == 0);

@@ -66,7 +66,7 @@ class system_path {
   void add(Integer number) noexcept {
     char digits[24];
     std::size_t at = sizeof digits;
-    auto rest = static_cast<std::uint64_t>(number < 0 ? 0 : number);
+    auto rest = number > 0 ? static_cast<std::uint64_t>(number) : std::uint64_t{0};
     do {
       digits[--at] = static_cast<char>('0' + rest % 10);
       rest /= 10;
