@@ -64,8 +64,8 @@ TEST_CASE("the record of a callback is the one that close returns") {
 TEST_CASE("what a callback allocates is never counted, also when it is freed later") {
   std::vector<std::string> kept;
   {
-    const auto attached = tidemark::attach(
-        std::make_shared<callback_sink>([&kept](const scope_record& r) { kept.push_back(r.path + std::string(1'000, 'x')); }));
+    const auto attached = tidemark::attach(std::make_shared<callback_sink>(
+        [&kept](const scope_record& r) { kept.push_back(r.path + std::string(1'000, 'x')); }));
     const scope outer("outer");
     const tidemark::usage before = tidemark::thread_usage().value_or(tidemark::usage{});
     for (int i = 0; i < 10; ++i) const scope s("inner");
@@ -119,13 +119,14 @@ TEST_CASE("when the attachment is gone no call runs or starts") {
     const auto is_attached = std::make_shared<std::atomic<bool>>(true);
     const int before = calls;
     {
-      const auto attached = tidemark::attach(std::make_shared<callback_sink>([&calls, &late, is_attached](const scope_record&) {
-        ++calls;
-        for (int turn = 0; turn < 20; ++turn) {
-          std::this_thread::yield();
-          if (!*is_attached) ++late;
-        }
-      }));
+      const auto attached =
+          tidemark::attach(std::make_shared<callback_sink>([&calls, &late, is_attached](const scope_record&) {
+            ++calls;
+            for (int turn = 0; turn < 20; ++turn) {
+              std::this_thread::yield();
+              if (!*is_attached) ++late;
+            }
+          }));
       while (calls == before) std::this_thread::yield();  // one is running, or has just ended
     }
     *is_attached = false;

@@ -15,9 +15,26 @@
 namespace {
 
 std::vector<std::string> hostile_names() {
-  std::vector<std::string> names = {"", " ", "plain", "\"", "\\", "\\\"", "\"\\", "\\u0041", "\n", "\r\n", "\t\b\f", "\x7f",
-                                    "</script>", "\xE2\x80\xA8\xE2\x80\xA9", "\xEF\xBB\xBF", "\xEF\xBF\xBE",
-                                    "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x8C\x8A", "%2F/%25", "{\"a\":1}", "null"};
+  std::vector<std::string> names = {"",
+                                    " ",
+                                    "plain",
+                                    "\"",
+                                    "\\",
+                                    "\\\"",
+                                    "\"\\",
+                                    "\\u0041",
+                                    "\n",
+                                    "\r\n",
+                                    "\t\b\f",
+                                    "\x7f",
+                                    "</script>",
+                                    "\xE2\x80\xA8\xE2\x80\xA9",
+                                    "\xEF\xBB\xBF",
+                                    "\xEF\xBF\xBE",
+                                    "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x8C\x8A",
+                                    "%2F/%25",
+                                    "{\"a\":1}",
+                                    "null"};
   names.emplace_back("\0", 1);
   names.emplace_back("a\0b\0", 4);
   for (int c = 0; c < 256; ++c) names.emplace_back(1, static_cast<char>(c));
@@ -47,7 +64,8 @@ std::vector<std::string> hostile_names() {
     seed = seed * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
     return static_cast<std::size_t>((seed >> 33) % end);
   };
-  constexpr std::string_view likely = "a\"\\\n\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xE1\xED\xEE\xEF\xF0\xF1\xF4\xF5\xFF";
+  constexpr std::string_view likely =
+      "a\"\\\n\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xE1\xED\xEE\xEF\xF0\xF1\xF4\xF5\xFF";
   for (int i = 0; i < 2'000; ++i) {
     std::string name;
     for (std::size_t n = below(24); n > 0; --n) {

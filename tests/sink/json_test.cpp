@@ -66,6 +66,62 @@ TEST_CASE("a record is one line of one object with every field in its place") {
             "\n");
 }
 
+TEST_CASE("a sample is one line with each figure or the reason why there is none") {
+  const std::string pid = std::to_string(::getpid());
+  CHECK(
+      json_sink::line(sample_by_hand()) ==
+      R"({"type":"sample","pid":)" + pid +
+          R"(,"time_ns":5000000007,)"
+          R"("heap":{"live_bytes":1000,"peak_bytes":2000,"live_blocks":3,"allocations":40,"deallocations":37,)"
+          R"("allocated_bytes":50000,"freed_bytes":49000,"error_bound_bytes":64},)"
+          R"("resident_bytes":{"absent":"no \"/proc\""},"limit_bytes":8000000,"limit_used_bytes":7000000,)"
+          R"("limit_source":"cgroup_v2","domains":[)"
+          R"({"name":"weights","external":false,"limit_bytes":100,"live_bytes":11,"peak_bytes":12,"live_blocks":1,)"
+          R"("allocations":2,"deallocations":1,"allocated_bytes":22,"freed_bytes":11,"error_bound_bytes":0},)"
+          R"({"name":"kv cache","external":true,"limit_bytes":30,"live_bytes":10,"peak_bytes":15,"live_blocks":1,)"
+          R"("allocations":1,"deallocations":0,"allocated_bytes":10,"freed_bytes":0,"error_bound_bytes":0},)"
+          R"({"name":"kv cache","external":true,"limit_bytes":{"absent":"no limit"},"live_bytes":11,"peak_bytes":17,)"
+          R"("live_blocks":1,"allocations":1,"deallocations":0,"allocated_bytes":11,"freed_bytes":0,)"
+          R"("error_bound_bytes":0}],"devices":[)"
+          R"({"uuid":"GPU-1","name":"H200","source":"nvml","time_ns":4000000000,"total_bytes":1000,"used_bytes":501,)"
+          R"("process_bytes":{"absent":"no permission: ask"}},)"
+          R"({"uuid":"","name":"H200","source":"sysfs","time_ns":0,"total_bytes":2000,"used_bytes":{"absent":"timeout: 2 s"},)"
+          R"("process_bytes":7}]})"
+          "\n");
+  CHECK(json_sink::line(tidemark::sample_record()) ==
+        R"({"type":"sample","pid":)" + pid +
+            R"(,"time_ns":0,"heap":{"absent":"not sampled"},)"
+            R"("resident_bytes":{"absent":"not sampled"},"limit_bytes":{"absent":"not sampled"},)"
+            R"("limit_used_bytes":{"absent":"not sampled"},"limit_source":"","domains":[],"devices":[]})"
+            "\n");
+}
+
+TEST_CASE("where no devices can be had, the line says why") {
+  tidemark::sample_record r;
+  r.why_no_devices = "no driver";
+  CHECK(json_sink::line(r).find(R"("devices":{"absent":"no driver"}})") != std::string::npos);
+}
+
+TEST_CASE("an alert is one line, and so is its end") {
+  tidemark::alert_record alert = alert_by_hand();
+  alert.name += " \"\n";
+  const std::string line = R"({"type":"alert","name":"resident above 8 GB \"\u000a","pid":)" +
+                           std::to_string(::getpid()) +
+                           R"(,"time_ns":5000000008,"value_bytes":8200000000,"threshold_bytes":8000000000,"cleared":)";
+  CHECK(json_sink::line(alert) == line + "false}\n");
+  alert.cleared = true;
+  CHECK(json_sink::line(alert) == line + "true}\n");
+}
+
+TEST_CASE("samples and alerts are written as scopes are") {
+  temporary_directory directory;
+  const std::string path = directory.file("records.jsonl");
+  const auto attached = tidemark::attach(std::make_shared<json_sink>(path));
+  tidemark::detail::deliver(&tidemark::sink::on_sample, sample_by_hand());
+  tidemark::detail::deliver(&tidemark::sink::on_alert, alert_by_hand());
+  CHECK(content(path) == json_sink::line(sample_by_hand()) + json_sink::line(alert_by_hand()));
+}
+
 TEST_CASE("an empty record and an exception have their line too") {
   scope_record r;
   r.left_by_exception = true;
@@ -107,16 +163,16 @@ TEST_CASE("each byte that is no UTF-8 becomes one U+FFFD") {
   };
   for (const row& r : {
            row{"\x80", 1, ""},
-           row{"\xC0\x80", 2, ""},              // overlong NUL
-           row{"\xC1\xBF", 2, ""},              // overlong
-           row{"\xE0\x9F\xBF", 3, ""},          // overlong
-           row{"\xF0\x8F\xBF\xBF", 4, ""},      // overlong
-           row{"\xED\xA0\x80", 3, ""},          // the first surrogate
-           row{"\xED\xBF\xBF", 3, ""},          // the last
-           row{"\xF4\x90\x80\x80", 4, ""},      // beyond U+10FFFF
+           row{"\xC0\x80", 2, ""},          // overlong NUL
+           row{"\xC1\xBF", 2, ""},          // overlong
+           row{"\xE0\x9F\xBF", 3, ""},      // overlong
+           row{"\xF0\x8F\xBF\xBF", 4, ""},  // overlong
+           row{"\xED\xA0\x80", 3, ""},      // the first surrogate
+           row{"\xED\xBF\xBF", 3, ""},      // the last
+           row{"\xF4\x90\x80\x80", 4, ""},  // beyond U+10FFFF
            row{"\xF5\x80\x80\x80", 4, ""},
            row{"\xFE\xFF", 2, ""},
-           row{"\xC3", 1, ""},                  // cut short
+           row{"\xC3", 1, ""},  // cut short
            row{"\xE2\x82", 2, ""},
            row{"\xF0\x9F\x8C", 3, ""},
            row{"\xE2\x82"
@@ -323,7 +379,8 @@ TEST_CASE("a full disk and a closed pipe under a stream are said once as well") 
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   ::close(ends[0]);
   std::FILE* broken = ::fdopen(ends[1], "w");
-  check_one_line(said_while_failing([broken] { return std::make_shared<json_sink>(broken); }), "the stream", "Broken pipe");
+  check_one_line(said_while_failing([broken] { return std::make_shared<json_sink>(broken); }), "the stream",
+                 "Broken pipe");
   std::fclose(broken);
 
   check_one_line(said_while_failing([] { return std::make_shared<json_sink>(static_cast<std::FILE*>(nullptr)); }),

@@ -20,6 +20,7 @@
 #include <tidemark/core/usage.hpp>
 
 #include "files.hpp"
+#include "standard_error.hpp"
 
 [[nodiscard]] inline std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
@@ -30,43 +31,6 @@
   }
   return lines;
 }
-
-/// Takes the standard error for as long as it stands, or until `text()`.
-class standard_error {
- public:
-  standard_error() : kept_(::dup(STDERR_FILENO)), file_(std::tmpfile()) {
-    std::fflush(stderr);
-    ::dup2(::fileno(file_), STDERR_FILENO);
-  }
-  ~standard_error() {
-    give_back();
-    std::fclose(file_);
-  }
-  standard_error(const standard_error&) = delete;
-  standard_error& operator=(const standard_error&) = delete;
-
-  /// What was said; the standard error is the program's again.
-  [[nodiscard]] std::string text() {
-    give_back();
-    std::string said;
-    char buffer[4'096];
-    std::rewind(file_);
-    while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, file_)) said.append(buffer, n);
-    return said;
-  }
-
- private:
-  void give_back() {
-    if (kept_ < 0) return;
-    std::fflush(stderr);
-    ::dup2(kept_, STDERR_FILENO);
-    ::close(kept_);
-    kept_ = -1;
-  }
-
-  int kept_;
-  std::FILE* file_;
-};
 
 /// A record with a value in every field, each one different.
 [[nodiscard]] inline tidemark::scope_record record_by_hand() {
@@ -102,5 +66,35 @@ class standard_error {
   r.meters.push_back({"process_heap", process, "bytes"});
   r.meters.push_back({"kv_tokens", tokens, "tokens"});
   r.meters.push_back({"resident", reading<window_usage>::absent("no /proc"), "bytes"});
+  return r;
+}
+
+/// A sample with domains that share a name, devices of which one has no uuid, and the resident set absent.
+[[nodiscard]] inline tidemark::sample_record sample_by_hand() {
+  using tidemark::reading;
+  using tidemark::usage;
+  tidemark::sample_record r;
+  r.time_ns = 5'000'000'007;
+  r.heap = usage{1'000, 2'000, 3, 40, 37, 50'000, 49'000, 64};
+  r.resident_bytes = reading<std::int64_t>::absent("no \"/proc\"");
+  r.limit_bytes = std::int64_t{8'000'000};
+  r.limit_used_bytes = std::int64_t{7'000'000};
+  r.limit_source = "cgroup_v2";
+  r.domains.push_back({"weights", usage{11, 12, 1, 2, 1, 22, 11, 0}, 100, false});
+  r.domains.push_back({"kv cache", usage{10, 15, 1, 1, 0, 10, 0, 0}, 30, true});
+  r.domains.push_back({"kv cache", usage{11, 17, 1, 1, 0, 11, 0, 0}, -1, true});
+  r.devices.push_back({"GPU-1", "H200", std::int64_t{1'000}, std::int64_t{501},
+                       reading<std::int64_t>::absent("no permission: ask"), "nvml", 4'000'000'000});
+  r.devices.push_back(
+      {"", "H200", std::int64_t{2'000}, reading<std::int64_t>::absent("timeout: 2 s"), std::int64_t{7}, "sysfs", 0});
+  return r;
+}
+
+[[nodiscard]] inline tidemark::alert_record alert_by_hand() {
+  tidemark::alert_record r;
+  r.name = "resident above 8 GB";
+  r.value_bytes = 8'200'000'000;
+  r.threshold_bytes = 8'000'000'000;
+  r.time_ns = 5'000'000'008;
   return r;
 }

@@ -46,6 +46,30 @@ TEST_CASE("a ring keeps the last records in the order of their arrival") {
   }
 }
 
+TEST_CASE("a ring keeps as many samples and alerts, each kind beside the others") {
+  const auto ring = std::make_shared<ring_sink>(3);
+  const auto attached = tidemark::attach(ring);
+  for (int i = 0; i < 5; ++i) {
+    tidemark::sample_record sample;
+    sample.time_ns = i;
+    sample.domains.push_back({"weights", tidemark::usage{}, i, false});
+    tidemark::detail::deliver(&tidemark::sink::on_sample, sample);
+    { const scope s("scope"); }
+  }
+  tidemark::alert_record alert;
+  alert.name = "resident";
+  tidemark::detail::deliver(&tidemark::sink::on_alert, alert);
+  std::vector<std::int64_t> times;
+  for (const tidemark::sample_record& r : ring->samples()) {
+    times.push_back(r.time_ns);
+    CHECK(r.domains.at(0).limit_bytes == r.time_ns);
+  }
+  CHECK(times == std::vector<std::int64_t>{2, 3, 4});
+  CHECK(ring->scopes().size() == 3);
+  CHECK(ring->alerts().size() == 1);
+  CHECK(ring->alerts().at(0).name == "resident");
+}
+
 TEST_CASE("a ring without room keeps nothing") {
   const auto ring = std::make_shared<ring_sink>(0);
   const auto attached = tidemark::attach(ring);

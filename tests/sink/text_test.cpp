@@ -43,15 +43,35 @@ TEST_CASE("a line says the path, the time, and each meter's peak, net and alloca
   CHECK(text_sink::line(r) == "train step/forward  1.84 ms  thread_heap: peak +0 B, net +0 B, 0 allocations\n");
 }
 
+TEST_CASE("an alert says what rose over what, and when it is over") {
+  tidemark::alert_record alert = alert_by_hand();
+  CHECK(text_sink::line(alert) == "alert: resident above 8 GB: 7.6 GiB, threshold 7.5 GiB\n");
+  alert.cleared = true;
+  alert.name = "two\nlines";
+  alert.value_bytes = 1'024;
+  CHECK(text_sink::line(alert) == "alert cleared: two\\nlines: 1.0 KiB, threshold 7.5 GiB\n");
+  temporary_directory directory;
+  const std::string path = directory.file("text");
+  std::FILE* stream = std::fopen(path.c_str(), "w");
+  REQUIRE(stream != nullptr);
+  {
+    const auto attached = tidemark::attach(std::make_shared<text_sink>(stream));
+    tidemark::detail::deliver(&tidemark::sink::on_alert, alert);
+    tidemark::detail::deliver(&tidemark::sink::on_sample, sample_by_hand());  // no line
+  }
+  std::fclose(stream);
+  CHECK(content(path) == text_sink::line(alert));
+}
+
 TEST_CASE("a duration has three digits and a unit") {
   struct row {
     std::int64_t ns;
     std::string_view text;
   };
   for (const row& r : {row{0, "0 ns"}, row{1, "1 ns"}, row{999, "999 ns"}, row{1'000, "1.00 us"}, row{1'999, "1.99 us"},
-                       row{12'345, "12.3 us"}, row{123'456, "123 us"}, row{999'999, "999 us"}, row{1'000'000, "1.00 ms"},
-                       row{59'900'000, "59.9 ms"}, row{1'000'000'000, "1.00 s"}, row{61'000'000'000, "61.0 s"},
-                       row{3'600'000'000'000, "3600 s"}}) {
+                       row{12'345, "12.3 us"}, row{123'456, "123 us"}, row{999'999, "999 us"},
+                       row{1'000'000, "1.00 ms"}, row{59'900'000, "59.9 ms"}, row{1'000'000'000, "1.00 s"},
+                       row{61'000'000'000, "61.0 s"}, row{3'600'000'000'000, "3600 s"}}) {
     scope_record record;
     record.path = "p";
     record.duration_ns = r.ns;
@@ -77,8 +97,7 @@ TEST_CASE("a name with any bytes is one line that a terminal can show") {
   window_usage tokens;
   tokens.counts_events = false;
   r.meters.push_back({"tokens", tokens, "to\nkens"});
-  CHECK(text_sink::line(r) ==
-        "p  0 ns  my\\nmeter: absent (why\\nnot)  tokens: peak +0 to\\nkens, net +0 to\\nkens\n");
+  CHECK(text_sink::line(r) == "p  0 ns  my\\nmeter: absent (why\\nnot)  tokens: peak +0 to\\nkens, net +0 to\\nkens\n");
 }
 
 TEST_CASE("a scope writes its line to the stream, after what the stream holds, and the stream stays the caller's") {

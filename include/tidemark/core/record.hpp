@@ -57,6 +57,7 @@ struct device_sample {
   reading<std::int64_t> total_bytes, used_bytes;  ///< of all processes
   reading<std::int64_t> process_bytes;            ///< of this one
   std::string_view source;                        ///< who said so: "nvml", "cuda", "sysfs"; kept for ever
+  std::int64_t time_ns = 0;                       ///< when, by the sample's clock: devices are asked less often
 };
 
 /// The state of the process at one moment. Threads: complete when a sink sees it.
@@ -69,6 +70,7 @@ struct sample_record {
   std::string_view limit_source;  ///< "cgroup_v2", "host"; kept for ever
   std::vector<domain_sample> domains;
   std::vector<device_sample> devices;
+  std::string_view why_no_devices;  ///< where there are none; kept for ever, null-terminated
 };
 
 /// A value crossed a threshold, or came back.

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: MIT
-// JSON lines: one object per record, one line per object, for programs to read. docs/semantics.md says what each field means.
+// JSON lines: one object per record, one line per object, for programs to read. docs/semantics.md says what each field
+// means.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
 #include <tidemark/core/record.hpp>
 #include <tidemark/core/sink.hpp>
+#include <tidemark/sink/detail/json_object.hpp>
 #include <tidemark/sink/detail/line_output.hpp>
-#include <tidemark/sink/detail/text.hpp>
 
 namespace tidemark {
 inline namespace v0 {
 inline namespace TIDEMARK_TAG {
 
-/// Appends to a file, or writes to a stream that stays the caller's. A file that cannot be opened or written is said once on
-/// the standard error, and its records are dropped and counted; the constructor throws nothing but `std::bad_alloc`.
+/// Appends to a file, or writes to a stream that stays the caller's. A file that cannot be opened or written is said
+/// once on the standard error, and its records are dropped and counted; the constructor throws nothing but
+/// `std::bad_alloc`.
 /// Threads: any; each line is one write. A fork child's lines carry its own pid.
 /// Source: RFC 8259; names that are no valid UTF-8 get U+FFFD for each bad byte.
 class json_sink final : public sink {
@@ -29,78 +30,95 @@ class json_sink final : public sink {
   explicit json_sink(std::FILE* stream) : output_("json_sink", stream) {}
 
   void on_scope(const scope_record& r) override { output_.write(line(r)); }
+  void on_sample(const sample_record& r) override { output_.write(line(r)); }
+  void on_alert(const alert_record& r) override { output_.write(line(r)); }
 
   /// The line, with its newline.
   [[nodiscard]] static std::string line(const scope_record& r) {
-    std::string out = R"({"type":"scope")";
-    text(out, "name", r.name);
-    text(out, "path", r.path);
-    text(out, "file", r.where.file_name());
-    number(out, "line", std::uint64_t{r.where.line()});
-    number(out, "pid", detail::os::process_id());
-    number(out, "thread", r.thread);
-    number(out, "depth", std::int64_t{r.depth});
-    number(out, "start_ns", r.start_ns);
-    number(out, "duration_ns", r.duration_ns);
-    out += R"(,"exception":)";
-    out += r.left_by_exception ? "true" : "false";
-    if (r.owned_bytes) {
-      number(out, "owned_bytes", *r.owned_bytes);
+    std::string out;
+    detail::json_object o(out);
+    o.text("type", "scope");
+    o.text("name", r.name);
+    o.text("path", r.path);
+    o.text("file", r.where.file_name());
+    o.number("line", std::uint64_t{r.where.line()});
+    o.number("pid", detail::os::process_id());
+    o.number("thread", r.thread);
+    o.number("depth", std::int64_t{r.depth});
+    o.number("start_ns", r.start_ns);
+    o.number("duration_ns", r.duration_ns);
+    o.boolean("exception", r.left_by_exception);
+    o.number("owned_bytes", r.owned_bytes);
+    detail::json_object meters(o.field("meters"));
+    for (const meter_reading& m : r.meters) meters.figures_of(m.meter, m.usage);
+    meters.end();
+    o.end();
+    out += '\n';
+    return out;
+  }
+  [[nodiscard]] static std::string line(const sample_record& r) {
+    std::string out;
+    detail::json_object o(out);
+    o.text("type", "sample");
+    o.number("pid", detail::os::process_id());
+    o.number("time_ns", r.time_ns);
+    o.figures("heap", r.heap);
+    o.number("resident_bytes", r.resident_bytes);
+    o.number("limit_bytes", r.limit_bytes);
+    o.number("limit_used_bytes", r.limit_used_bytes);
+    o.text("limit_source", r.limit_source);
+    list(o.field("domains"), r.domains, [](detail::json_object& each, const domain_sample& d) {
+      each.text("name", d.name);
+      each.boolean("external", d.is_external);
+      d.limit_bytes < 0 ? each.absent("limit_bytes", "no limit") : each.number("limit_bytes", d.limit_bytes);
+      each.fields(d.current);
+    });
+    if (r.devices.empty() && !r.why_no_devices.empty()) {
+      o.absent("devices", r.why_no_devices);
     } else {
-      key(out, "owned_bytes");
-      absent(out, r.owned_bytes.why());
+      list(o.field("devices"), r.devices, describe_device);
     }
-    out += R"(,"meters":{)";
-    const char* separator = "";
-    for (const meter_reading& m : r.meters) {
-      out += separator;
-      separator = ",";
-      detail::append_json_string(out, m.meter);
-      out += ':';
-      usage(out, m.usage);
-    }
-    out += "}}\n";
+    o.end();
+    out += '\n';
+    return out;
+  }
+  [[nodiscard]] static std::string line(const alert_record& r) {
+    std::string out;
+    detail::json_object o(out);
+    o.text("type", "alert");
+    o.text("name", r.name);
+    o.number("pid", detail::os::process_id());
+    o.number("time_ns", r.time_ns);
+    o.number("value_bytes", r.value_bytes);
+    o.number("threshold_bytes", r.threshold_bytes);
+    o.boolean("cleared", r.cleared);
+    o.end();
+    out += '\n';
     return out;
   }
 
  private:
-  static void key(std::string& out, std::string_view name) {
-    out += ",\"";
-    out += name;
-    out += "\":";
+  static void describe_device(detail::json_object& each, const device_sample& d) {
+    each.text("uuid", d.uuid);
+    each.text("name", d.name);
+    each.text("source", d.source);
+    each.number("time_ns", d.time_ns);
+    each.number("total_bytes", d.total_bytes);
+    each.number("used_bytes", d.used_bytes);
+    each.number("process_bytes", d.process_bytes);
   }
-  static void text(std::string& out, std::string_view name, std::string_view value) {
-    key(out, name);
-    detail::append_json_string(out, value);
-  }
-  template <class Integer>
-  static void number(std::string& out, std::string_view name, Integer value) {
-    key(out, name);
-    detail::append_integer(out, value);
-  }
-  static void absent(std::string& out, std::string_view why) {
-    out += R"({"absent":)";
-    detail::append_json_string(out, why);
-    out += '}';
-  }
-  static void usage(std::string& out, const reading<window_usage>& r) {
-    if (!r) return absent(out, r.why());
-    const window_usage& u = *r;
-    out += R"({"entry_bytes":)";
-    detail::append_integer(out, u.entry_bytes);
-    number(out, "exit_bytes", u.exit_bytes);
-    number(out, "peak_bytes", u.peak_bytes);
-    number(out, "net_bytes", u.net_bytes());
-    number(out, "peak_growth_bytes", u.peak_growth());
-    if (u.counts_events) {
-      number(out, "allocations", u.allocations);
-      number(out, "deallocations", u.deallocations);
-      number(out, "allocated_bytes", u.allocated_bytes);
-      number(out, "freed_bytes", u.freed_bytes);
-      number(out, "largest_bytes", u.largest_bytes);
+
+  template <class List, class Describe>
+  static void list(std::string& out, const List& items, Describe describe) {
+    const char* separator = "[";
+    for (const auto& item : items) {
+      out += separator;
+      separator = ",";
+      detail::json_object each(out);
+      describe(each, item);
+      each.end();
     }
-    number(out, "error_bound_bytes", u.error_bound_bytes);
-    out += '}';
+    out += items.empty() ? "[]" : "]";
   }
 
   detail::line_output output_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One line of text per scope as it closes, for a person at a terminal.
+// One line of text per scope as it closes, and per alert, for a person at a terminal.
 #pragma once
 
 #include <cstdio>
@@ -15,13 +15,15 @@ namespace tidemark {
 inline namespace v0 {
 inline namespace TIDEMARK_TAG {
 
-/// Writes "train/forward  1.84 ms  thread_heap: peak +12.4 MiB, net +0 B, 34 allocations" for each scope.
+/// Writes "train/forward  1.84 ms  thread_heap: peak +12.4 MiB, net +0 B, 34 allocations" for each scope, and for each
+/// alert "alert: resident above 8 GB: 7.6 GiB, threshold 7.5 GiB", when it is over "alert cleared: ...".
 /// The peak is the growth above the entry. Threads: any; lines do not mix (in a pipe: up to 4,096 bytes).
 class text_sink final : public sink {
  public:
   explicit text_sink(std::FILE* stream = stderr) : output_("text_sink", stream) {}
 
   void on_scope(const scope_record& r) override { output_.write(line(r)); }
+  void on_alert(const alert_record& r) override { output_.write(line(r)); }
 
   /// The line, with its newline.
   [[nodiscard]] static std::string line(const scope_record& r) {
@@ -37,6 +39,12 @@ class text_sink final : public sink {
     if (r.owned_bytes && *r.owned_bytes != 0) text += "  owns " + format_bytes(*r.owned_bytes);
     if (r.left_by_exception) text += "  left by an exception";
     text += '\n';
+    return text;
+  }
+  [[nodiscard]] static std::string line(const alert_record& r) {
+    std::string text = r.cleared ? "alert cleared: " : "alert: ";
+    detail::append_printable(text, r.name);
+    text += ": " + format_bytes(r.value_bytes) + ", threshold " + format_bytes(r.threshold_bytes) + '\n';
     return text;
   }
 
