@@ -216,7 +216,7 @@ bool welcome() noexcept {
   alignas(scope_summary) static unsigned char place[sizeof(scope_summary)];
   summary = new (place) scope_summary;
   const std::shared_ptr<tidemark::sink> never_freed(std::shared_ptr<void>(), summary);
-  sinks->add(std::make_shared<tidemark::detail::attached_sink>(never_freed));
+  sinks->add(std::make_shared<tidemark::detail::attached_sink>(never_freed, *sinks));
   return true;
 }
 

@@ -45,11 +45,14 @@ class TIDEMARK_EXPORT sink {
 
 namespace detail {
 
+class sink_registry;
+
 /// A sink while it is attached, and as long as a call into it runs.
 struct attached_sink {
-  explicit attached_sink(std::shared_ptr<sink> s) noexcept : target(std::move(s)) {}
+  attached_sink(std::shared_ptr<sink> s, sink_registry& list) noexcept : target(std::move(s)), home(list) {}
 
   std::shared_ptr<sink> target;
+  sink_registry& home;
   std::atomic<int> calls{0};  // running now, in `process`
   std::uint64_t process = ledger().process_id;
   std::atomic<bool> detached{false};
@@ -154,12 +157,10 @@ void call_sink(attached_sink& s, Call call) noexcept {
   this_thread().inside = here.outer;
 }
 
-/// Makes one call into every attached sink, outside every lock. From inside of a sink it makes none.
+/// Makes one call into every sink of a list, outside every lock. From inside of a sink it makes none.
 template <class Call>
-void call_sinks(Call call) noexcept {
-  if (this_thread().inside != nullptr) return;
-  sink_registry* registry = find_registry<sink_registry>();
-  if (registry == nullptr) return;
+void call_sinks(sink_registry* registry, Call call) noexcept {
+  if (this_thread().inside != nullptr || registry == nullptr) return;
   const quiet hidden;
   [[maybe_unused]] const os::no_cancellation whole;
   const std::shared_ptr<const sink_list> sinks = registry->list();
@@ -174,14 +175,14 @@ void call_sinks(Call call) noexcept {
 /// Hands a record to every attached sink. A scope inside a sink is delivered to none.
 template <class Record>
 void deliver(void (sink::*on)(const Record&), const Record& record) noexcept {
-  call_sinks([&](sink& target) { (target.*on)(record); });
+  call_sinks(find_registry<sink_registry>(), [&](sink& target) { (target.*on)(record); });
 }
 
 inline void detach(std::shared_ptr<attached_sink>& s) noexcept {
   const quiet hidden;
   [[maybe_unused]] const os::no_cancellation whole;
-  s->detached.store(true);  // in one order with deliver()
-  contain_exceptions([&] { registry<sink_registry>()->remove(s.get()); }, [](const char*) {});  // it stays, detached
+  s->detached.store(true);                                                   // in one order with deliver()
+  contain_exceptions([&] { s->home.remove(s.get()); }, [](const char*) {});  // it stays, detached
   if (this_thread().inside == nullptr) {
     // A fork child of a process where another thread waits here has its count, and not the threads that it counts.
     const auto is_called = [&s] { return s->process == ledger().process_id && s->calls.load() != 0; };
@@ -200,7 +201,7 @@ inline namespace TIDEMARK_TAG {
 
 /// Flushes every attached sink. Threads: any.
 inline void flush_sinks() noexcept {
-  detail::call_sinks([](sink& target) { target.flush(); });
+  detail::call_sinks(detail::find_registry<detail::sink_registry>(), [](sink& target) { target.flush(); });
 }
 
 }  // namespace TIDEMARK_TAG
@@ -260,21 +261,37 @@ class [[nodiscard]] attachment {
   std::shared_ptr<detail::attached_sink> sink_;
 };
 
-/// Delivers every later record to `s` until the attachment ends. Attached twice, a sink gets each record twice.
-/// Throws: `std::invalid_argument` for a null sink, `std::bad_alloc`. Threads: any.
-[[nodiscard]] inline attachment attach(std::shared_ptr<sink> s) {
-  if (s == nullptr) detail::raise_invalid_argument("tidemark::attach: the sink is null");
+}  // namespace TIDEMARK_TAG
+
+namespace detail {
+inline namespace TIDEMARK_TAG {
+
+/// `List` is a sink_registry.
+template <class List>
+[[nodiscard]] attachment attach_to([[maybe_unused]] std::shared_ptr<sink> s) {
 #if TIDEMARK_OPT_DISABLE
   return attachment();
 #else
   const quiet hidden;
-  detail::os::keep_this_loaded();  // what is made below outlives the attachment
-  detail::sink_registry* registry = detail::registry<detail::sink_registry>();
-  if (registry == nullptr) detail::raise_bad_alloc();
-  auto attached = std::make_shared<detail::attached_sink>(std::move(s));
-  registry->add(attached);
+  os::keep_this_loaded();  // what is made below outlives the attachment
+  List* list = registry<List>();
+  if (list == nullptr) raise_bad_alloc();
+  auto attached = std::make_shared<attached_sink>(std::move(s), *list);
+  list->add(attached);
   return attachment(std::move(attached));
 #endif
+}
+
+}  // namespace TIDEMARK_TAG
+}  // namespace detail
+
+inline namespace TIDEMARK_TAG {
+
+/// Delivers every later record to `s` until the attachment ends. Attached twice, a sink gets each record twice.
+/// Throws: `std::invalid_argument` for a null sink, `std::bad_alloc`. Threads: any.
+[[nodiscard]] inline attachment attach(std::shared_ptr<sink> s) {
+  if (s == nullptr) detail::raise_invalid_argument("tidemark::attach: the sink is null");
+  return detail::attach_to<detail::sink_registry>(std::move(s));
 }
 
 }  // namespace TIDEMARK_TAG
