@@ -21,11 +21,16 @@
 #include <tidemark/core/sync.hpp>
 #include <tidemark/core/usage.hpp>
 
+#include <tidemark/sys/allocator.hpp>
 #include <tidemark/sys/file.hpp>
+#include <tidemark/sys/host.hpp>
+#include <tidemark/sys/limit.hpp>
+#include <tidemark/sys/limit_reading.hpp>
 #include <tidemark/sys/mappings.hpp>
 #include <tidemark/sys/peak_reset.hpp>
 #include <tidemark/sys/process.hpp>
 #include <tidemark/sys/process_tree.hpp>
+#include <tidemark/sys/region.hpp>
 
 #include <tidemark/alloc/allocator.hpp>
 #include <tidemark/alloc/resource.hpp>
@@ -35,9 +40,25 @@
 #include <tidemark/scope/scope.hpp>
 #include <tidemark/scope/task.hpp>
 
+#include <tidemark/gpu/device.hpp>
+#include <tidemark/gpu/meter.hpp>
+#include <tidemark/gpu/pool.hpp>
+#include <tidemark/gpu/process.hpp>
+
 #include <tidemark/sink/callback.hpp>
 #include <tidemark/sink/csv.hpp>
 #include <tidemark/sink/json.hpp>
+#include <tidemark/sink/mprof.hpp>
+#include <tidemark/sink/openmetrics.hpp>
 #include <tidemark/sink/ring.hpp>
 #include <tidemark/sink/summary.hpp>
 #include <tidemark/sink/text.hpp>
+#include <tidemark/sink/trace_event.hpp>
+
+#include <tidemark/monitor/alert.hpp>
+#include <tidemark/monitor/dump.hpp>
+#include <tidemark/monitor/growth.hpp>
+#include <tidemark/monitor/monitor.hpp>
+#include <tidemark/monitor/out_of_memory.hpp>
+#include <tidemark/monitor/pressure.hpp>
+#include <tidemark/monitor/where.hpp>

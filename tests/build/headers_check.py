@@ -22,7 +22,8 @@ SYSTEM_INCLUDE = re.compile(r'^\s*#\s*include\s*<((?!tidemark/)[^>]+)>', re.M)
 
 # A binding needs what it binds to, and one file has one test framework.
 BINDINGS = {'tidemark/testing/doctest.hpp': 'doctest/doctest.h', 'tidemark/testing/gtest.hpp': 'gtest/gtest.h',
-            'tidemark/testing/catch2.hpp': 'catch2/catch.hpp', 'tidemark/bridge/benchmark.hpp': 'benchmark/benchmark.h'}
+            'tidemark/testing/catch2.hpp': 'catch2/catch.hpp', 'tidemark/bridge/benchmark.hpp': 'benchmark/benchmark.h',
+            'tidemark/gpu/cuda_resource.hpp': 'cuda_runtime_api.h'}
 # What macros of the library expand to.
 HELPERS = re.compile(r'TIDEMARK_DETAIL_(JOIN|JOIN_AGAIN|CHECK\w*|LEAVE_TEST|MAKE_TEST_LEAKS|WARM_UP_GMOCK|CATCH2_LISTENER_NAME)$')
 
