@@ -7,13 +7,12 @@
 
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/os_clock.hpp>
-#include <tidemark/core/detail/os_module.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
-#include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/gpu/detail/driver_state.hpp>
 #include <tidemark/gpu/detail/figures.hpp>
 #include <tidemark/gpu/detail/settings.hpp>
+#include <tidemark/sys/detail/service_thread_posix.hpp>
 
 #if TIDEMARK_HAS_LINUX()
 
@@ -22,7 +21,6 @@
   #include <cstdint>
 
   #include <pthread.h>
-  #include <signal.h>
   #include <time.h>
 
 namespace tidemark {
@@ -119,31 +117,11 @@ class TIDEMARK_EXPORT driver_thread {
     pthread_mutex_unlock(&mutex_);
   }
 
-  /// Signals go to the program's own threads.
   [[nodiscard]] bool start() noexcept {
-    const quiet hidden;
-    const int saved = errno;
-    os::keep_loaded(reinterpret_cast<const void*>(&thread_main));
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_attr_t how;
-    pthread_attr_init(&how);
-    pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
-    static_cast<void>(pthread_attr_setstacksize(&how, stack_bytes));
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_t made;
-    const bool is_started = pthread_create(&made, &how, thread_main, this) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    pthread_attr_destroy(&how);
-    errno = saved;
+    const auto serve = [](void* me) noexcept { static_cast<driver_thread*>(me)->serve(); };
+    const bool is_started = thread_.start(serve, this, stack_bytes);
+    thread_.abandon();  // a call may hang for ever
     return is_started;
-  }
-
-  static void* thread_main(void* self) noexcept {
-    const quiet hidden;
-    static_cast<driver_thread*>(self)->serve();
-    return nullptr;
   }
 
   void serve() noexcept {
@@ -173,6 +151,7 @@ class TIDEMARK_EXPORT driver_thread {
 
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // nothing is locked, and nothing allocated, under it
   pthread_cond_t changed_;
+  os::service_thread thread_;
   bool has_thread_ = false;
   bool is_fork_child_ = false;
   job* job_ = nullptr;        // the one whose turn it is

@@ -38,7 +38,7 @@ class service_thread {
   [[nodiscard]] bool start(function f, void* argument, std::size_t stack_bytes) noexcept {
     const quiet hidden;
     const int saved = errno;
-    keep_this_loaded();
+    keep_loaded(reinterpret_cast<const void*>(f));
     f_ = f;
     argument_ = argument;
     sigset_t all;
