@@ -118,6 +118,34 @@ class device_gauge {
 };
 
 }  // namespace TIDEMARK_ERROR_TAG
+
+inline namespace TIDEMARK_TAG {
+
+/// A meter's window. Threads: opened, read and closed by any.
+template <class Figures, int Ordinal>
+class meter_window {
+ public:
+  meter_window() noexcept {
+#if !TIDEMARK_OPT_DISABLE
+    gauge_.open(Ordinal);
+#endif
+  }
+  meter_window(const device_window&) = delete;
+  meter_window& operator=(const device_window&) = delete;
+
+  /// So far; a reading of the device may be up to a millisecond old.
+  [[nodiscard]] reading<window_usage> usage() const { return gauge_.read(false); }
+  reading<window_usage> close() noexcept {
+    const reading<window_usage> last = gauge_.read(true);
+    gauge_.end();
+    return last;
+  }
+
+ private:
+  device_gauge<Figures> gauge_;
+};
+
+}  // namespace TIDEMARK_TAG
 }  // namespace driver
 }  // namespace detail
 
@@ -137,28 +165,7 @@ struct device {
   static constexpr bool counts_events = false;
   static constexpr bool is_sampled = true;  ///< the peak is a lower bound
 
-  /// Threads: opened, read and closed by any.
-  class window {
-   public:
-    window() noexcept {
-#if !TIDEMARK_OPT_DISABLE
-      gauge_.open(Ordinal);
-#endif
-    }
-    window(const window&) = delete;
-    window& operator=(const window&) = delete;
-
-    /// So far; a reading of the device may be up to a millisecond old.
-    [[nodiscard]] reading<window_usage> usage() const { return gauge_.read(false); }
-    reading<window_usage> close() noexcept {
-      const reading<window_usage> last = gauge_.read(true);
-      gauge_.end();
-      return last;
-    }
-
-   private:
-    tidemark::detail::driver::device_gauge<tidemark::detail::driver::memory_figures> gauge_;
-  };
+  using window = tidemark::detail::driver::meter_window<tidemark::detail::driver::memory_figures, Ordinal>;
 };
 
 /// What is allocated from the memory pool of the device that is visible as `Ordinal` (gpu/pool.hpp). Where the pool's
@@ -173,27 +180,7 @@ struct device_pool {
   static constexpr const char* unit = "bytes";
   static constexpr bool counts_events = false;
 
-  /// Threads: opened, read and closed by any.
-  class window {
-   public:
-    window() noexcept {
-#if !TIDEMARK_OPT_DISABLE
-      gauge_.open(Ordinal);
-#endif
-    }
-    window(const window&) = delete;
-    window& operator=(const window&) = delete;
-
-    [[nodiscard]] reading<window_usage> usage() const { return gauge_.read(true); }
-    reading<window_usage> close() noexcept {
-      const reading<window_usage> last = gauge_.read(true);
-      gauge_.end();
-      return last;
-    }
-
-   private:
-    tidemark::detail::driver::device_gauge<tidemark::detail::driver::pool_figures> gauge_;
-  };
+  using window = tidemark::detail::driver::meter_window<tidemark::detail::driver::pool_figures, Ordinal>;
 };
 
 }  // namespace TIDEMARK_TAG

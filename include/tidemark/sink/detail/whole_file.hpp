@@ -2,7 +2,6 @@
 // A file that is written anew each time: readers find the old text or the new one, never a part.
 #pragma once
 
-#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,10 +43,6 @@ class whole_file {
     if (const int failed = os::behind_links(path, target)) return failed;
     const os::folder_lock alone(target, patience_ns);
     if (alone.error() != 0) return alone.error();
-    // A rename would put a file in the place of a device or a pipe.
-    std::string unused;
-    const int found = os::read_whole(target, 0, unused);
-    if (found != 0 && found != EFBIG && found != ENOENT) return found;
     return os::replace_whole(target, make());
   }
 

@@ -34,6 +34,7 @@ struct mapping_entry {
   std::int64_t huge = -1;
   std::int64_t swap = -1;
   std::int64_t locked = -1;  // the last that the kernel writes
+  std::int64_t page_size = -1;
 
   [[nodiscard]] bool has_figures() const noexcept {
     return resident >= 0 && proportional >= 0 && unique >= 0 && huge >= 0 && swap >= 0 && locked >= 0;
@@ -82,12 +83,13 @@ inline void take_mapping_figure(std::string_view line, mapping_entry& m) noexcep
   add("Private_Hugetlb:", m.huge);
   add("Swap:", m.swap);
   add("Locked:", m.locked);
+  add("KernelPageSize:", m.page_size);
 }
 
-/// Calls `f(const mapping_entry&)` for each mapping of an `smaps` file. Returns 0, an errno value, or EBADMSG where the file
-/// ends within a mapping or lacks figures: sums would be a part of the truth.
+/// Calls `f(const mapping_entry&)` for each mapping of a `maps` file, which has no figures, or of an `smaps` file, until it
+/// returns false: the kernel then walks no further. Returns 0, an errno value, or EBADMSG where the file is no such list.
 template <class F>
-[[nodiscard]] int for_each_mapping(const system_file& file, F f) {
+[[nodiscard]] int for_each_mapping_while(const system_file& file, F f) {
   line_reader<4'096 + 128> lines(file);  // the longest name, and what stands before it
   mapping_entry m;
   mapping_entry next;
@@ -96,23 +98,31 @@ template <class F>
   while (lines.next(line)) {
     if (lines.is_cut()) return EBADMSG;
     if (take_mapping(line, next)) {
-      if (has_mapping) {
-        if (!m.has_figures()) return EBADMSG;
-        f(static_cast<const mapping_entry&>(m));
-      }
+      if (has_mapping && !f(static_cast<const mapping_entry&>(m))) return 0;
       m = next;
       has_mapping = true;
-    } else if (has_mapping) {
-      take_mapping_figure(line, m);
-    } else {
+    } else if (!has_mapping) {
       return EBADMSG;
+    } else {
+      take_mapping_figure(line, m);
     }
   }
   if (lines.error() != 0) return lines.error();
-  if (!has_mapping) return 0;
-  if (!m.has_figures()) return EBADMSG;
-  f(static_cast<const mapping_entry&>(m));
+  if (has_mapping) f(static_cast<const mapping_entry&>(m));
   return 0;
+}
+
+/// The same for all of an `smaps` file. EBADMSG also where it ends within a mapping or lacks figures: sums would be a part of
+/// the truth.
+template <class F>
+[[nodiscard]] int for_each_mapping(const system_file& file, F f) {
+  bool is_whole = true;
+  const int failed = for_each_mapping_while(file, [&](const mapping_entry& m) {
+    is_whole = m.has_figures();
+    if (is_whole) f(m);
+    return is_whole;
+  });
+  return is_whole ? failed : EBADMSG;
 }
 
 }  // namespace os

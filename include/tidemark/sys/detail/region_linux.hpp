@@ -24,37 +24,6 @@ inline namespace v0 {
 namespace detail {
 namespace os {
 
-struct sized_mapping : mapping_entry {
-  std::int64_t page_size = -1;
-};
-
-/// Calls `f(const sized_mapping&)` for each mapping of a `maps` file, which has no figures, or of an `smaps` file,
-/// until it returns false: the kernel then walks no further. Returns 0, an errno value, or EBADMSG where the file is
-/// no such list.
-template <class F>
-[[nodiscard]] int for_each_mapping_while(const system_file& file, F f) {
-  line_reader<4'096 + 128> lines(file);  // the longest name, and what stands before it
-  sized_mapping m;
-  sized_mapping next;
-  bool has_mapping = false;
-  std::string_view line;
-  while (lines.next(line)) {
-    if (lines.is_cut()) return EBADMSG;
-    if (take_mapping(line, next)) {
-      if (has_mapping && !f(static_cast<const sized_mapping&>(m))) return 0;
-      m = next;
-      has_mapping = true;
-    } else if (!has_mapping) {
-      return EBADMSG;
-    } else if (!take_kibibytes(line, "KernelPageSize:", m.page_size)) {
-      take_mapping_figure(line, m);
-    }
-  }
-  if (lines.error() != 0) return lines.error();
-  if (has_mapping) f(static_cast<const sized_mapping&>(m));
-  return 0;
-}
-
 class region_look {
  public:
   region_look(std::uint64_t begin, std::uint64_t end, region_figures& found) noexcept
@@ -73,7 +42,7 @@ class region_look {
   [[nodiscard]] const char* read_maps() {
     const system_file file(process_file(this_process_id, "maps"));
     std::uint64_t seen_to = begin_;
-    const int failed = for_each_mapping_while(file, [&](const sized_mapping& m) {
+    const int failed = for_each_mapping_while(file, [&](const mapping_entry& m) {
       if (m.end <= seen_to) return true;
       if (m.begin > seen_to) return false;
       add(m, seen_to, lesser(m.end, end_));
@@ -85,7 +54,7 @@ class region_look {
     return seen_to < end_ ? "a part of the region is not mapped" : nullptr;
   }
 
-  void add(const sized_mapping& m, std::uint64_t from, std::uint64_t to) {
+  void add(const mapping_entry& m, std::uint64_t from, std::uint64_t to) {
     const mapping_kind kind = kind_of(m, true);
     const bool has_path = m.name_size > 0 && m.name_text[0] == '/';
     const std::string_view path = has_path ? m.name() : std::string_view();
@@ -113,7 +82,7 @@ class region_look {
   /// The data of a program lie in mappings of their own: others of the same file say that it is run.
   void find_code() {
     const system_file file(process_file(this_process_id, "maps"));
-    const int failed = for_each_mapping_while(file, [&](const sized_mapping& m) {
+    const int failed = for_each_mapping_while(file, [&](const mapping_entry& m) {
       if (m.is_executable && m.name() == found_.file) found_.kind = mapping_kind::code;
       return found_.kind != mapping_kind::code;
     });
@@ -186,7 +155,7 @@ class region_look {
     if (needs_huge) found_.huge = {};
     std::int64_t page_size = -1;
     std::int64_t counted = 0;
-    const int failed = for_each_mapping_while(file, [&](const sized_mapping& m) {
+    const int failed = for_each_mapping_while(file, [&](const mapping_entry& m) {
       if (m.end <= begin_) return true;
       if (m.begin >= end_) return false;
       ++counted;
@@ -205,7 +174,7 @@ class region_look {
     found_.page_size.bytes = page_size;
   }
 
-  void add_huge(const sized_mapping& m) {
+  void add_huge(const mapping_entry& m) {
     const std::uint64_t within = lesser(m.end, end_) - greater(m.begin, begin_);
     if (m.huge < 0) {
       found_.huge.why = "this kernel does not say which pages are huge";

@@ -173,6 +173,7 @@ class folder_lock {
   };
   struct stat old = {};
   const bool has_old = ::stat(path.c_str(), &old) == 0;
+  if (has_old && S_ISDIR(old.st_mode)) return answer(EISDIR);
   if (has_old && !S_ISREG(old.st_mode)) return answer(EINVAL);  // a device or a pipe would be gone
   // A rename asks only the folder.
   if (has_old && ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return answer(errno);
