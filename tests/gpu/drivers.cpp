@@ -6,9 +6,11 @@
 #include <tidemark/gpu/pool.hpp>
 #include <tidemark/gpu/process.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -20,6 +22,8 @@
 
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/hook/global_new.hpp>
+#include <tidemark/monitor/monitor.hpp>
+#include <tidemark/monitor/where.hpp>
 #include <tidemark/scope/scope.hpp>
 
 #include "fake_drivers.hpp"
@@ -684,6 +688,107 @@ TEST_CASE_FIXTURE(machine, "a pool that was reset through the library keeps its 
   CHECK(u->error_bound_bytes == 0);
   cuda().gpu[0].pool[8] = 1 * MiB;  // someone else's reset
   CHECK(code(w.close().why()) == "mark_reset");
+}
+
+// ---- the monitor ----
+
+TEST_CASE_FIXTURE(machine, "a monitor samples devices at their interval, alerts, and raises the peak of open windows") {
+  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+  fake_gpu& g = nvml().gpu[1];  // the first on the bus
+  g.lists[0][0] = {own_pid, 300 * MiB};
+  struct keeper final : sink {
+    void on_sample(const sample_record& s) override { samples.push_back(s); }
+    std::vector<sample_record> samples;
+  };
+  const auto kept = std::make_shared<keeper>();
+  const attachment attached = attach(kept);
+  std::int64_t now = 0;
+  monitor_options o;
+  o.interval = std::chrono::nanoseconds(0);
+  o.device_interval = std::chrono::seconds(5);
+  o.now_ns = [&] { return now; };
+  monitor m(o);
+  std::vector<alert_record> alerts;
+  m.alert_when(device_above(2'500 * MiB), [&](const alert_record& a) { alerts.push_back(a); });
+  m.alert_when(device_above({uuid_of_a, "", ""}, 2'500 * MiB), [&](const alert_record& a) { alerts.push_back(a); });
+  meter::device<0>::window w;
+  m.check();
+  g.used = 3'000 * MiB;
+  let_it_age();
+  now = 4'999'999'999;
+  m.check();  // devices are not asked
+  now = 5'000'000'000;
+  m.check();
+  g.used = 2'000 * MiB;
+  REQUIRE(kept->samples.size() == 3);
+  CHECK(kept->samples[1].devices[1].used_bytes.value() == 1'000 * MiB);
+  CHECK(kept->samples[1].devices[1].time_ns == 0);
+  const std::vector<device_sample>& devices = kept->samples[2].devices;
+  REQUIRE(devices.size() == 2);
+  CHECK(devices[1].uuid == uuid_of_b);
+  CHECK(devices[1].name == "Fake GPU");
+  CHECK(devices[1].source == "nvml");
+  CHECK(devices[1].time_ns == now);
+  CHECK(devices[1].total_bytes.value() == 80'000 * MiB);
+  CHECK(devices[1].used_bytes.value() == 3'000 * MiB);
+  CHECK(devices[1].process_bytes.value() == 300 * MiB);
+  CHECK(devices[0].process_bytes.value() == 0);
+  REQUIRE(alerts.size() == 1);
+  CHECK(alerts[0].value_bytes == 3'000 * MiB);
+  const reading<window_usage> u = w.close();
+  REQUIRE_MESSAGE(u.has_value(), u.why());
+  CHECK(u->peak_bytes == 3'000 * MiB);
+  CHECK(u->exit_bytes == 2'000 * MiB);
+}
+
+TEST_CASE_FIXTURE(machine, "a driver that hangs costs a monitor one deadline, and its sample says so") {
+  struct keeper final : sink {
+    void on_sample(const sample_record& s) override { last = s; }
+    sample_record last;
+  };
+  const auto kept = std::make_shared<keeper>();
+  const attachment attached = attach(kept);
+  monitor_options o;
+  o.interval = std::chrono::nanoseconds(0);
+  o.device_interval = std::chrono::nanoseconds(0);
+  monitor m(o);
+  m.check();
+  nvml().memory_gate.shut();
+  gpu::set_driver_deadline_ns(20'000'000);
+  let_it_age();
+  m.check();
+  REQUIRE(kept->last.devices.size() == 2);
+  CHECK(code(kept->last.devices[0].used_bytes.why()) == "timeout");
+  CHECK(kept->last.resident_bytes.has_value());
+  m.check();
+  CHECK(code(kept->last.devices.empty() ? kept->last.why_no_devices : kept->last.devices[0].used_bytes.why()) ==
+        "timeout");
+  nvml().memory_gate.open();
+}
+
+TEST_CASE_FIXTURE(machine, "a device's report tells what is mine, what others use, and what nobody accounts for") {
+  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+  make_cuda(true, true);  // whose pools have reserved 64 and 2 MiB
+  nvml().gpu[1].lists[0][0] = {own_pid, 300 * MiB};
+  domain& mine = gpu::domain_of(listed()[1]);
+  mine.allocated(100 * static_cast<std::int64_t>(MiB));
+  const memory_report r = where_is_my_memory();
+  REQUIRE(r.devices.size() == 2);
+  CHECK(r.why_no_devices.empty());
+  const device_report& d = r.devices[1];
+  CHECK(d.uuid == uuid_of_b);
+  CHECK(d.total_bytes.value() == 80'000 * MiB);
+  CHECK(d.used_bytes.value() == 1'000 * MiB);
+  CHECK(d.process_bytes.value() == 300 * MiB);
+  CHECK(d.other_processes_bytes.value() == 700 * MiB);
+  CHECK(d.my_allocations_bytes.value() == 100 * MiB);
+  const std::int64_t reserved = gpu::memory_pool(listed()[1]).reserved_bytes.value();
+  CHECK(d.pool_reserved_bytes.value() == reserved + gpu::graph_pool(listed()[1]).reserved_bytes.value());
+  CHECK(d.unaccounted_bytes.value() == 200 * MiB);
+  mine.freed(100 * static_cast<std::int64_t>(MiB));
+  const auto pools = static_cast<std::uint64_t>(d.pool_reserved_bytes.value());
+  CHECK(where_is_my_memory().devices[1].unaccounted_bytes.value() == 300 * MiB - pools);
+  CHECK(r.table().find(std::string("device Fake GPU ") + uuid_of_b) != std::string::npos);
 }
 
 TEST_CASE("LIB_NVML_PATH names the library to use") {
