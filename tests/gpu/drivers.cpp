@@ -759,7 +759,7 @@ TEST_CASE_FIXTURE(machine, "a driver that hangs costs a monitor one deadline, an
   m.check();
   REQUIRE(kept->last.devices.size() == 2);
   CHECK(code(kept->last.devices[0].used_bytes.why()) == "timeout");
-  CHECK(kept->last.resident_bytes.has_value());
+  CHECK(kept->last.heap.has_value());
   m.check();
   CHECK(code(kept->last.devices.empty() ? kept->last.why_no_devices : kept->last.devices[0].used_bytes.why()) ==
         "timeout");
