@@ -68,7 +68,7 @@ inline namespace TIDEMARK_TAG {
 /// Watches this process. With TIDEMARK_OPT_DISABLE it does nothing.
 /// A fork child has the monitor without its thread: it does nothing there until `restart()`, but `check()` works.
 /// Threads: any, for every member; neither copied nor moved. Cost: some 40 us of processor time and twelve system calls at
-/// most for each sample (bench/), devices apart; no heap allocation once it has taken some. Some 400 KiB, which are in no
+/// most for each sample (bench/), devices apart; no heap allocation once it has taken some. Some 200 KiB, which are in no
 /// number.
 class monitor {
  public:
