@@ -27,7 +27,7 @@ namespace {
 volatile sig_atomic_t calls_before = 0;
 
 bool is_dump(const std::string& text) {
-  return text.find("tidemark: where the memory of process " + std::to_string(::getpid()) + " is\n") == 0 &&
+  return text.find("tidemark: where the memory of process " + std::to_string(::getpid()) + " is, ") == 0 &&
          text.find("\nrequested\n") != std::string::npos && text.find("  unaccounted") != std::string::npos;
 }
 

@@ -59,6 +59,28 @@ TEST_CASE("touched pages that nobody asked the heap for are unaccounted, untouch
   CHECK(mapped.table().find("heap and anonymous memory beyond what was requested") != std::string::npos);
 }
 
+TEST_CASE("what the allocator gave back does not hide what nobody asked for") {
+  if (has_noise) return;
+  const memory_report before = where_is_my_memory();
+  const pages p(40 * MiB);
+  p.touch();
+  {
+    std::vector<std::unique_ptr<char[]>> blocks;
+    for (int i = 0; i < 640; ++i) {
+      blocks.push_back(std::make_unique<char[]>(100 * 1'024));  // zeroed: touched
+      escape(blocks.back().get());
+    }
+    std::unique_ptr<char[]> last(new char[1'000]);  // keeps glibc from shrinking the heap as a whole
+    escape(last.get());
+    blocks.clear();
+    static_cast<void>(trim_heap());
+    const memory_report r = where_is_my_memory();
+    CHECK(*r.unaccounted_most_bytes - *before.unaccounted_most_bytes >= 40 * MiB - 2 * noise);
+    CHECK(*r.unaccounted_bytes <= *r.unaccounted_most_bytes);
+    CHECK(r.table().find("never touched") == std::string::npos);
+  }
+}
+
 TEST_CASE("domains and scopes are named with what they hold") {
   domain weights("weights");
   domain pool("pool\n", {-1, nullptr, true});

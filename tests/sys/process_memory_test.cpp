@@ -450,6 +450,6 @@ TEST_CASE("no /proc, no such process, an ended one and another user's: each says
   });
   REQUIRE(other.has_dropped);
   CHECK(other.resident.is_present);  // anybody may read a status file
-  CHECK(other.proportional.says("another user's process"));
+  CHECK(other.proportional.says("another process, which the kernel does not show"));
   CHECK(other.tree.says("cannot be counted"));
 }

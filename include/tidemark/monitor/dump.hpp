@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <utility>
 
@@ -46,8 +47,9 @@ inline void write_dump() noexcept {
   contain_exceptions(
       [&] {
         const std::string& path = find_registry<dump_target>()->path;
-        const std::string text = "tidemark: where the memory of process " + std::to_string(os::process_id()) + " is\n" +
-                                 where_is_my_memory().table() + "\n";
+        const std::string text = "tidemark: where the memory of process " + std::to_string(os::process_id()) + " is, " +
+                                 std::to_string(std::time(nullptr)) + " s after 1970\n" + where_is_my_memory().table() +
+                                 "\n";
         int failed = 0;
         if (path.empty()) {
           failed = append_file(stderr).append(text);

@@ -129,7 +129,7 @@ class growth_window {
     const double least = static_cast<double>(detail::greater(options.min_slope_bytes_per_minute, std::int64_t{0}));
     if (whole.high < least) {
       r.verdict = growth_verdict::steady;
-      r.why = "if it grows, then by less than what counts as a leak";
+      r.why = "it does not grow, or by less than what counts as a leak";
       return r;
     }
     const auto grows = [&](const detail::slope_interval& s) { return s.is_known && s.low > least; };

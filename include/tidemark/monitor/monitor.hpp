@@ -104,8 +104,10 @@ class monitor {
     const detail::growing_figure growing = detail::growing(s);
     if (growing.source != nullptr) {
       const detail::spin_guard held(lock_);
-      if (growth_source_ != growing.source) growth_.clear();
+      const std::uint64_t process = detail::os::process_id();
+      if (growth_source_ != growing.source || growth_process_ != process) growth_.clear();
       growth_source_ = growing.source;
+      growth_process_ = process;
       growth_.add(s.time_ns, growing.bytes);
     }
     detail::deliver(&sink::on_sample, s);
@@ -137,7 +139,7 @@ class monitor {
     std::string_view source;
     {
       const detail::spin_guard held(lock_);
-      samples.copy_samples(growth_);
+      if (growth_process_ == detail::os::process_id()) samples.copy_samples(growth_);  // not a parent's
       source = growth_source_ == nullptr ? std::string_view() : std::string_view(growth_source_);
     }
     growth_reading r = samples.judge(options_.growth);
@@ -149,10 +151,6 @@ class monitor {
   void restart() {
 #if !TIDEMARK_OPT_DISABLE
     if (is_this_process() && thread_.is_started()) return;
-    {
-      const detail::spin_guard held(lock_);
-      growth_.clear();
-    }
     start();
 #endif
   }
@@ -281,6 +279,7 @@ class monitor {
   alert* last_alert_ = nullptr;
   growth_window growth_;
   const char* growth_source_ = nullptr;  // "heap" or "resident"
+  std::uint64_t growth_process_ = 0;
   std::atomic<bool> is_stopped_{false};
   std::uint64_t process_id_ = 0;
   detail::os::service_thread thread_;

@@ -5,12 +5,14 @@
 //   const auto relief = tidemark::shrink_on_pressure(cache);   // at 90 % of the limit, down to 80 %
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <utility>
 
 #include <tidemark/config/config.hpp>
+#include <tidemark/core/detail/os_message.hpp>
 #include <tidemark/core/detail/raise.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/record.hpp>
@@ -54,6 +56,18 @@ class shrinking final : public sink {
       : target_(target), options_(options), allowed_bytes_(options.full_bytes) {}
 
   void on_sample(const sample_record& s) override {
+    if (is_asked_.exchange(true, std::memory_order_acquire)) return;  // by another check, at this moment
+    contain_exceptions([&] { relieve(s); },
+                       [&](const char* what) {
+                         if (has_failed_.exchange(true, std::memory_order_relaxed)) return;  // said once
+                         os::say("what shrinks under pressure threw: ", what,
+                                 "; it is asked again (later ones are not said)");
+                       });
+    is_asked_.store(false, std::memory_order_release);  // pairs with the exchange
+  }
+
+ private:
+  void relieve(const sample_record& s) {
     if (!s.limit_bytes.has_value() || !s.limit_used_bytes.has_value()) return;
     auto& given_back = find_registry<pressure_registry>()->given_back_bytes;
     const auto limit = static_cast<double>(*s.limit_bytes);
@@ -71,7 +85,6 @@ class shrinking final : public sink {
     if (after < before) given_back.fetch_add(before - after, std::memory_order_relaxed);  // counter only
   }
 
- private:
   [[nodiscard]] std::int64_t held_bytes() const {
     if constexpr (tells_size<T>) {
       return size_of(target_, 0);
@@ -83,6 +96,8 @@ class shrinking final : public sink {
   T& target_;
   const pressure_options options_;
   std::int64_t allowed_bytes_;  // of what cannot tell its size
+  std::atomic<bool> is_asked_{false};
+  std::atomic<bool> has_failed_{false};
 };
 
 }  // namespace TIDEMARK_TAG

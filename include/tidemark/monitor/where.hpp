@@ -57,8 +57,11 @@ struct memory_report {
   std::vector<memory_row> resident;  ///< disjoint, by what is mapped; they sum to `resident_bytes`
   bytes resident_bytes = bytes::absent("not read");
   std::vector<memory_row> requested;  ///< heap live, retained by the allocator, tidemark's own
-  /// Resident heap and anonymous memory beyond what was requested. Negative: allocated, and never touched.
+  /// Resident heap and anonymous memory beyond what was requested, if all that the allocator retains is resident. Negative:
+  /// allocated and never touched, or given back by the allocator.
   bytes unaccounted_bytes = bytes::absent("not read");
+  /// The same if nothing of what it retains is resident, as after `trim_heap()`: the truth is between the two.
+  bytes unaccounted_most_bytes = bytes::absent("not read");
   std::vector<memory_row> domains;  ///< live; host domains are a part of the heap, external ones are not
   std::vector<memory_row> scopes;   ///< live blocks by the scope path that allocated them, most first, at most 20
   std::vector<device_report> devices;
@@ -107,8 +110,7 @@ inline void fill_resident(memory_report& r, reading<std::int64_t>& heap_resident
   r.resident_bytes = all;
 }
 
-/// What the program asked for, in all.
-[[nodiscard]] inline reading<std::int64_t> fill_requested(memory_report& r) {
+inline void fill_requested(memory_report& r, const reading<std::int64_t>& heap_resident) {
   using bytes = reading<std::int64_t>;
   const reading<usage> heap = process_usage();
   const allocator_reading allocator = allocator_info();
@@ -118,8 +120,11 @@ inline void fill_resident(memory_report& r, reading<std::int64_t>& heap_resident
   if (!heap.has_value()) r.requested.push_back({"allocator in use", allocator.in_use_bytes});
   r.requested.push_back({"allocator retained", allocator.retained_bytes});
   r.requested.push_back({"tidemark's own", own_bytes});
-  const bytes& live = heap.has_value() ? r.requested.front().bytes : allocator.in_use_bytes;
-  return both(live, allocator.retained_bytes, [&](std::int64_t a, std::int64_t b) { return a + b + own_bytes; });
+  const auto minus = [](std::int64_t a, std::int64_t b) { return a - b; };
+  const bytes live = heap.has_value() ? r.requested.front().bytes : allocator.in_use_bytes;
+  r.unaccounted_most_bytes =
+      both(heap_resident, live, [&](std::int64_t a, std::int64_t b) { return a - b - own_bytes; });
+  r.unaccounted_bytes = both(r.unaccounted_most_bytes, allocator.retained_bytes, minus);
 }
 
 inline void fill_owners(memory_report& r) {
@@ -164,6 +169,16 @@ inline void fill_devices(memory_report& r) {
     if (!d.is_mig_parent) r.devices.push_back(report_on(d));
   }
   if (r.devices.empty()) r.why_no_devices = "the driver has no device";
+}
+
+[[nodiscard]] inline std::string unaccounted_note(const memory_report& r) {
+  if (!r.unaccounted_bytes.has_value()) return {};
+  if (*r.unaccounted_most_bytes < 0) return "allocated, never touched";
+  std::string note = "heap and anonymous memory beyond what was requested";
+  if (*r.unaccounted_most_bytes > *r.unaccounted_bytes) {
+    note += "; up to " + format_bytes(*r.unaccounted_most_bytes) + " if what is retained is not resident";
+  }
+  return note;
 }
 
 class report_table {
@@ -211,8 +226,7 @@ inline namespace TIDEMARK_TAG {
   memory_report r;
   reading<std::int64_t> heap_resident = reading<std::int64_t>::absent("not read");
   detail::fill_resident(r, heap_resident);
-  const reading<std::int64_t> requested = detail::fill_requested(r);
-  r.unaccounted_bytes = detail::both(heap_resident, requested, [](std::int64_t a, std::int64_t b) { return a - b; });
+  detail::fill_requested(r, heap_resident);
   detail::fill_owners(r);
   detail::fill_devices(r);
   return r;
@@ -229,9 +243,7 @@ inline std::string memory_report::table() const {
   t.row("= in all", resident_bytes);
   t.title("requested");
   for (const memory_row& r : requested) t.row(r.name, r.bytes);
-  const bool is_untouched = unaccounted_bytes.has_value() && *unaccounted_bytes < 0;
-  t.row("unaccounted", unaccounted_bytes,
-        is_untouched ? "allocated, never touched" : "heap and anonymous memory beyond what was requested");
+  t.row("unaccounted", unaccounted_bytes, detail::unaccounted_note(*this));
   if (!domains.empty()) t.title("domains");
   for (const memory_row& r : domains) t.row(r.name, r.bytes);
   if (!scopes.empty()) t.title("live, by the scope that allocated it");

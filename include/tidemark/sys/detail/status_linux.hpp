@@ -33,7 +33,7 @@ namespace os {
     case EPERM:
       return pid == this_process_id
                  ? "a file of this process in /proc cannot be opened: the system does not permit it"
-                 : "another user's process: the kernel shows it to its owner, and to who may trace it (CAP_SYS_PTRACE)";
+                 : "another process, which the kernel does not show here: only to its owner and to who may trace it (ptrace)";
     case ENOMEM:
       return "/proc cannot be read: the kernel is out of memory";
     default:
