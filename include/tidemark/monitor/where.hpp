@@ -174,11 +174,8 @@ inline void fill_devices(memory_report& r) {
 [[nodiscard]] inline std::string unaccounted_note(const memory_report& r) {
   if (!r.unaccounted_bytes.has_value()) return {};
   if (*r.unaccounted_most_bytes < 0) return "allocated, never touched";
-  std::string note = "heap and anonymous memory beyond what was requested";
-  if (*r.unaccounted_most_bytes > *r.unaccounted_bytes) {
-    note += "; up to " + format_bytes(*r.unaccounted_most_bytes) + " if what is retained is not resident";
-  }
-  return note;
+  if (*r.unaccounted_most_bytes == *r.unaccounted_bytes) return "beyond what was requested";
+  return "to " + format_bytes(*r.unaccounted_most_bytes) + ", by how much of what is retained is resident";
 }
 
 class report_table {
