@@ -27,7 +27,7 @@
 #include <tidemark/scope/scope.hpp>
 
 #include "fake_drivers.hpp"
-#include "fake_tree.hpp"
+#include "gpu_tree.hpp"
 #include "test.hpp"
 
 using namespace tidemark;
@@ -108,7 +108,7 @@ struct machine {
     CHECK(c.sets == 0);
   }
 
-  fake_tree tree;
+  gpu_tree tree;
 };
 
 std::vector<gpu::device> listed() {
@@ -321,7 +321,7 @@ TEST_CASE_FIXTURE(machine, "an answer is given again for a millisecond") {
 
 TEST_CASE_FIXTURE(machine, "where the driver has no figure the memory is the system's, unless CUDA can be asked") {
   nvml().gpu[0].memory_answer = 3;
-  tree.write("/proc/meminfo", "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n");
+  tree.put("/proc/meminfo", "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n");
   const gpu::device d = listed()[0];
   CHECK(d.unified.value_or(false));
   const gpu::device_memory m = gpu::memory(d);
@@ -429,14 +429,14 @@ TEST_CASE_FIXTURE(machine, "what the driver does not say of a process is not not
 }
 
 TEST_CASE_FIXTURE(machine, "in a container a list is only believed where its numbers are processes here") {
-  tree.remove("/proc/self/ns/pid");
+  tree.remove_all("/proc/self/ns/pid");
   tree.be_container();
   const gpu::device d = listed()[0];
   CHECK(code(gpu::process_memory(d).why()) == "pid_namespace");  // an empty list may hide it
   fake_gpu& g = nvml().gpu[0];
   g.lists[0][0] = {own_pid, 300 * MiB};
   CHECK(code(gpu::process_memory(d).why()) == "pid_namespace");  // another process may have that number on the host
-  tree.write("/proc/" + std::to_string(own_pid) + "/stat", "1 (x) S 0\n");
+  tree.put("/proc/" + std::to_string(own_pid) + "/stat", "1 (x) S 0\n");
   CHECK(gpu::process_memory(d).value_or(-1) == 300 * MiB);
   g.lists[0][1] = {777'777, 300 * MiB};
   CHECK(code(gpu::process_memory(d).why()) == "pid_namespace");
@@ -569,7 +569,7 @@ TEST_CASE_FIXTURE(machine, "a driver that does not start says why, and is not tr
 TEST_CASE_FIXTURE(machine, "a driver that is not loaded is none, but does not hide other devices") {
   nvml().init_answer = 9;
   CHECK(code(gpu::devices().why()) == "driver_not_loaded");
-  tree.write("/sys/class/drm/card0/device/uevent", "DRIVER=amdgpu\nPCI_SLOT_NAME=0000:03:00.0\n");
+  tree.put("/sys/class/drm/card0/device/uevent", "DRIVER=amdgpu\nPCI_SLOT_NAME=0000:03:00.0\n");
   const std::vector<gpu::device> all = listed();
   REQUIRE(all.size() == 1);
   CHECK(all[0].driver == "amdgpu");

@@ -15,7 +15,7 @@
 #include <tidemark/gpu/detail/drm_figures.hpp>
 #include <tidemark/gpu/pool.hpp>
 
-#include "fake_tree.hpp"
+#include "gpu_tree.hpp"
 #include "test.hpp"
 
 using namespace tidemark;
@@ -41,15 +41,15 @@ class no_libraries {
 
 struct fixture {
   no_libraries libraries;
-  fake_tree tree;
+  gpu_tree tree;
 
   void card(const std::string& name, const std::string& driver_name, const std::string& address) const {
     const std::string folder = "/sys/class/drm/" + name + "/device/";
-    tree.write(folder + "uevent", "DRIVER=" + driver_name + "\nPCI_CLASS=30000\nPCI_SLOT_NAME=" + address + "\n");
-    tree.write(folder + "device", "0x744c\n");
+    tree.put(folder + "uevent", "DRIVER=" + driver_name + "\nPCI_CLASS=30000\nPCI_SLOT_NAME=" + address + "\n");
+    tree.put(folder + "device", "0x744c\n");
   }
   void number(const std::string& name, const std::string& file, std::int64_t value) const {
-    tree.write("/sys/class/drm/" + name + "/device/" + file, std::to_string(value) + "\n");
+    tree.put("/sys/class/drm/" + name + "/device/" + file, std::to_string(value) + "\n");
   }
   void discrete_amd() const {
     card("card0", "amdgpu", "0000:03:00.0");
@@ -57,8 +57,8 @@ struct fixture {
     number("card0", "mem_info_vram_used", 1'000 * MiB);
     number("card0", "mem_info_gtt_total", 8'000 * MiB);
     number("card0", "mem_info_gtt_used", 50 * MiB);
-    tree.write("/sys/class/drm/card0/device/unique_id", "a1b2c3d4e5f60718\n");
-    tree.write("/sys/class/drm/card0/device/product_name", "Fake Radeon\n");
+    tree.put("/sys/class/drm/card0/device/unique_id", "a1b2c3d4e5f60718\n");
+    tree.put("/sys/class/drm/card0/device/product_name", "Fake Radeon\n");
   }
   void apu() const {
     card("card1", "amdgpu", "0000:c4:00.0");
@@ -69,8 +69,8 @@ struct fixture {
   }
   void descriptor(int number, const std::string& link, const std::string& info) const {
     tree.link("/proc/self/fd/" + std::to_string(number), link);
-    tree.write("/proc/self/fdinfo/" + std::to_string(number),
-               "pos:\t0\nflags:\t02100002\nmnt_id:\t26\nino:\t407\n" + info);
+    tree.put("/proc/self/fdinfo/" + std::to_string(number),
+             "pos:\t0\nflags:\t02100002\nmnt_id:\t26\nino:\t407\n" + info);
   }
 };
 
@@ -131,10 +131,10 @@ TEST_CASE_FIXTURE(fixture, "devices are listed by address, without connectors, r
   card("card2", "i915", "0000:00:02.0");
   card("card3", "xe", "0000:0a:00.0");
   card("card4", "nouveau", "0000:0b:00.0");
-  tree.write("/sys/class/drm/card5/device/uevent", "DRIVER=vkms\n");
+  tree.put("/sys/class/drm/card5/device/uevent", "DRIVER=vkms\n");
   card("card0-HDMI-A-1", "amdgpu", "0000:03:00.0");
-  tree.write("/sys/class/drm/renderD128/device/uevent", "DRIVER=amdgpu\nPCI_SLOT_NAME=0000:03:00.0\n");
-  tree.write("/sys/class/drm/version", "drm 1.1.0\n");
+  tree.put("/sys/class/drm/renderD128/device/uevent", "DRIVER=amdgpu\nPCI_SLOT_NAME=0000:03:00.0\n");
+  tree.put("/sys/class/drm/version", "drm 1.1.0\n");
   std::string all;
   const auto listed = gpu::devices();
   REQUIRE(listed);
@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(fixture, "devices are listed by address, without connectors, r
 
 TEST_CASE_FIXTURE(fixture, "without a driver there is no list, but a reason") {
   CHECK(code(gpu::devices().why()) == "no_library");
-  tree.write("/sys/class/drm/version", "drm 1.1.0\n");
+  tree.put("/sys/class/drm/version", "drm 1.1.0\n");
   CHECK(code(gpu::devices().why()) == "no_library");
 }
 
@@ -157,21 +157,21 @@ TEST_CASE_FIXTURE(fixture, "a device that is gone is lost, and one whose files l
   CHECK(f.used.value == 16'001 * MiB);
   CHECK(code(f.free.told().why()) == "not_supported");
   for (const char* text : {"", "\n", "lots\n", "-1\n", "99999999999999999999\n"}) {
-    tree.write("/sys/class/drm/card0/device/mem_info_vram_used", text);
+    tree.put("/sys/class/drm/card0/device/mem_info_vram_used", text);
     CHECK(code(driver::read_memory(driver::query_of(d), true, f)) == "not_supported");
   }
-  tree.write("/sys/class/drm/card0/device/mem_info_vram_used", "18446744073709551615\n");
+  tree.put("/sys/class/drm/card0/device/mem_info_vram_used", "18446744073709551615\n");
   REQUIRE(driver::read_memory(driver::query_of(d), true, f) == nullptr);
   CHECK(code(f.used.told().why()) == "not_supported");
-  tree.remove("/sys/class/drm/card0");
+  tree.remove_all("/sys/class/drm/card0");
   CHECK(code(driver::read_memory(driver::query_of(d), true, f)) == "device_lost");
 }
 
 TEST_CASE_FIXTURE(fixture,
                   "an Intel device in the processor has the system's memory; of one of its own the kernel is silent") {
   card("card0", "i915", "0000:00:02.0");
-  tree.write("/proc/meminfo",
-             "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nBuffers: 1 kB\n");
+  tree.put("/proc/meminfo",
+           "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nBuffers: 1 kB\n");
   const gpu::device in_processor = only();
   CHECK(in_processor.unified.value_or(false));
   const gpu::device_memory m = gpu::memory(in_processor);
@@ -179,7 +179,7 @@ TEST_CASE_FIXTURE(fixture,
   CHECK(m.free_bytes.value_or(-1) == 614'400);
   CHECK(m.used_bytes.value_or(-1) == 409'600);
   CHECK(m.source == "meminfo");
-  tree.remove("/sys/class/drm/card0");
+  tree.remove_all("/sys/class/drm/card0");
   card("card0", "xe", "0000:0a:00.0");
   CHECK(code(gpu::memory(only()).used_bytes.why()) == "not_supported");
 }
@@ -220,7 +220,7 @@ TEST_CASE_FIXTURE(fixture,
              "drm-pdev:\t0000:0a:00.0\ndrm-client-id:\t1\ndrm-resident-vram0:\t3 MiB\ndrm-resident-gtt:\t5 MiB\n"
              "drm-resident-system:\t7 MiB\ndrm-resident-stolen:\t11 MiB\n");
   CHECK(gpu::process_memory(only()).value_or(-1) == 3 * MiB);
-  tree.remove("/sys/class/drm/card0");
+  tree.remove_all("/sys/class/drm/card0");
   card("card0", "i915", "0000:00:02.0");
   descriptor(4, "/dev/dri/renderD129",
              "drm-pdev:\t0000:00:02.0\ndrm-client-id:\t2\ndrm-resident-system0:\t13 MiB\n"
@@ -238,12 +238,12 @@ TEST_CASE_FIXTURE(
   CHECK(gpu::process_memory(d).value_or(-1) == 0);
   descriptor(3, "/dev/dri/renderD128", "");
   CHECK(code(gpu::process_memory(d).why()) == "not_supported");
-  tree.remove("/proc/self/fdinfo/3");
+  tree.remove_all("/proc/self/fdinfo/3");
   CHECK(code(gpu::process_memory(d).why()) == "not_supported");
-  tree.remove("/proc/self/fd/3");
+  tree.remove_all("/proc/self/fd/3");
   descriptor(3, "/dev/dri/renderD128", "drm-pdev:\t0000:03:00.0\ndrm-client-id:\t1\ndrm-engine-gfx:\t5 ns\n");
   CHECK(code(gpu::process_memory(d).why()) == "not_supported");
-  tree.remove("/proc/self/fd/3");
+  tree.remove_all("/proc/self/fd/3");
   descriptor(3, "/dev/dri/renderD128", "drm-pdev:\t0000:03:00.0\ndrm-client-id:\t1\ndrm-resident-vram:\t0\n");
   CHECK(gpu::process_memory(d).value_or(-1) == 0);
 }
@@ -254,20 +254,20 @@ TEST_CASE_FIXTURE(fixture,
   const gpu::device d = only();
   descriptor(3, "/dev/dri/renderD128", "drm-pdev:\t0000:03:00.0\ndrm-client-id:\t1\ndrm-resident-vram:\t4 MiB\n");
   const std::string nodes = "/sys/class/kfd/kfd/topology/nodes/";
-  tree.write(nodes + "0/gpu_id", "0\n");
-  tree.write(nodes + "1/gpu_id", "111\n");
-  tree.write(nodes + "1/properties", "cpu_cores_count 0\nlocation_id 50176\ndomain 0\n");  // c4:00.0
-  tree.write(nodes + "2/gpu_id", "222\n");
-  tree.write(nodes + "2/properties", "cpu_cores_count 0\nlocation_id 768\ndomain 0\n");  // 03:00.0
+  tree.put(nodes + "0/gpu_id", "0\n");
+  tree.put(nodes + "1/gpu_id", "111\n");
+  tree.put(nodes + "1/properties", "cpu_cores_count 0\nlocation_id 50176\ndomain 0\n");  // c4:00.0
+  tree.put(nodes + "2/gpu_id", "222\n");
+  tree.put(nodes + "2/properties", "cpu_cores_count 0\nlocation_id 768\ndomain 0\n");  // 03:00.0
   const std::string mine = "/sys/class/kfd/kfd/proc/" + std::to_string(::getpid());
-  tree.write(mine + "/vram_111", "1048576000\n");
-  tree.write(mine + "/vram_222", "9437184\n");
+  tree.put(mine + "/vram_111", "1048576000\n");
+  tree.put(mine + "/vram_222", "9437184\n");
   tree.be_outermost();
   CHECK(gpu::process_memory(d).value_or(-1) == 9 * MiB);
-  tree.write(mine + "/vram_222", "1048576\n");
+  tree.put(mine + "/vram_222", "1048576\n");
   CHECK(gpu::process_memory(d).value_or(-1) == 4 * MiB);
-  tree.write(mine + "/vram_222", "9437184\n");
-  tree.remove("/proc/self/ns/pid");
+  tree.put(mine + "/vram_222", "9437184\n");
+  tree.remove_all("/proc/self/ns/pid");
   tree.be_container();
   CHECK(gpu::process_memory(d).value_or(-1) == 4 * MiB);
 }

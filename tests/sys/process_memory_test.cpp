@@ -6,11 +6,8 @@
 #include <tidemark/sys/process_tree.hpp>
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -23,6 +20,7 @@
 #include <tidemark/scope/scope.hpp>
 
 #include "barrier.hpp"
+#include "fake_tree.hpp"
 #include "files.hpp"
 #include "resident_support.hpp"
 #include "test.hpp"
@@ -67,28 +65,6 @@ class waiting_child {
 std::string process_path(std::int64_t pid, const char* name) {
   return "/proc/" + (pid == this_process ? std::string("self") : std::to_string(pid)) + "/" + name;
 }
-
-/// A /proc and /sys of the test's own, for as long as it stands.
-class fake_root {
- public:
-  fake_root() { detail::os::use_system_root(place_.path().c_str()); }
-  ~fake_root() {
-    detail::os::use_system_root("");
-    std::error_code failed;
-    std::filesystem::remove_all(place_.path(), failed);
-  }
-  fake_root(const fake_root&) = delete;
-  fake_root& operator=(const fake_root&) = delete;
-
-  void put(const std::string& path, const std::string& text) const {
-    const std::string whole = place_.path() + path;
-    std::filesystem::create_directories(std::filesystem::path(whole).parent_path());
-    std::ofstream(whole, std::ios::binary) << text;
-  }
-
- private:
-  temporary_directory place_;
-};
 
 const std::string status_text =
     "Name:\tVmRSS: 5\nState:\tS (sleeping)\nVmPeak:\t  900 kB\nVmSize:\t  800 kB\nVmLck:\t   16 kB\nVmHWM:\t  700 kB\n"
@@ -279,7 +255,7 @@ TEST_CASE("the stack of a thread that the library knows is a stack") {
 }
 
 TEST_CASE("mappings are told apart by name and use") {
-  const fake_root root;
+  const fake_tree root;
   std::string text;
   text += smaps_entry("1000-2000 r--p 00000000 fe:00 11                       /bin/a b", 8, 8, 4, 0);
   text += smaps_entry("2000-3000 r-xp 00001000 fe:00 11                       /bin/a b", 16, 4, 0, 0);
@@ -337,7 +313,7 @@ TEST_CASE("mappings are told apart by name and use") {
 }
 
 TEST_CASE("two files whose long paths differ in their last character are two") {
-  const fake_root root;
+  const fake_tree root;
   const std::string path = "/" + std::string(4'094, 'x');  // 4,095 bytes: the longest
   const std::string head = "7f0000000000-7f0000001000 rw-p 00000000 fe:00 123456789   ";
   root.put("/proc/78/smaps",
@@ -352,7 +328,7 @@ TEST_CASE("two files whose long paths differ in their last character are two") {
 // ---- status files that lie or end early ----
 
 TEST_CASE("a status file gives each field that it has, and a reason for each other") {
-  const fake_root root;
+  const fake_tree root;
   root.put("/proc/88/status", status_text);
   root.put("/proc/88/stat", "88 (a) b) (c) S 1 88 88 0 -1 4194304 123 9 45 6 7 8\n");
   const process_memory_reading m = process_memory(88);
@@ -389,7 +365,7 @@ TEST_CASE("a status file gives each field that it has, and a reason for each oth
 }
 
 TEST_CASE("a rolled-up list gives its sums, and none where it ends early") {
-  const fake_root root;
+  const fake_tree root;
   const std::string text =
       smaps_entry("1000-7ffc00000000 ---p 00000000 00:00 0                          [rollup]", 80, 60, 10, 30, 20);
   const std::string whole = text.substr(0, text.find("VmFlags"));
@@ -411,7 +387,7 @@ TEST_CASE("a rolled-up list gives its sums, and none where it ends early") {
 
 TEST_CASE("no /proc, no such process, an ended one and another user's: each says which") {
   {
-    const fake_root empty;
+    const fake_tree empty;
     CHECK(process_memory().resident_bytes.why().find("is /proc mounted?") != std::string_view::npos);
     CHECK(process_memory_full().proportional_bytes.why().find("is /proc mounted?") != std::string_view::npos);
     CHECK(mappings().why().find("is /proc mounted?") != std::string_view::npos);

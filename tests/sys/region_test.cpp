@@ -9,12 +9,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include <fcntl.h>
@@ -23,6 +21,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "fake_tree.hpp"
 #include "files.hpp"
 #include "resident_support.hpp"
 #include "test.hpp"
@@ -93,28 +92,13 @@ class mapped_file {
 /// A /proc of the test's own, for as long as it stands.
 class fake_root {
  public:
-  fake_root() { detail::os::use_system_root(place_.path().c_str()); }
-  ~fake_root() {
-    detail::os::use_system_root("");
-    std::error_code failed;
-    std::filesystem::remove_all(place_.path() + "/proc", failed);
-  }
-  fake_root(const fake_root&) = delete;
-  fake_root& operator=(const fake_root&) = delete;
-
   /// The file is the system's own.
-  void link(const std::string& name) const {
-    put(name, "");
-    std::filesystem::remove(place_.path() + "/proc/thread-self/" + name);
-    std::filesystem::create_symlink("/proc/thread-self/" + name, place_.path() + "/proc/thread-self/" + name);
-  }
-  void put(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories(place_.path() + "/proc/thread-self");
-    std::ofstream(place_.path() + "/proc/thread-self/" + name, std::ios::binary) << text;
-  }
+  void link(const std::string& name) const { tree_.link(folder + name, folder + name); }
+  void put(const std::string& name, const std::string& text) const { tree_.put(folder + name, text); }
 
  private:
-  temporary_directory place_;
+  const std::string folder = "/proc/thread-self/";
+  fake_tree tree_;
 };
 
 std::string hex(const void* p) {

@@ -25,6 +25,7 @@
 #include <tidemark/core/detail/raise.hpp>
 #include <tidemark/core/domain.hpp>
 #include <tidemark/core/gate.hpp>
+#include <tidemark/gpu/detail/uuid.hpp>
 #include <tidemark/gpu/device.hpp>
 
 namespace tidemark {
@@ -89,25 +90,13 @@ inline constexpr std::size_t block_alignment = 256;
 }
 
 /// As CUDA and NVML write it, "GPU-8-4-4-4-12".
-[[nodiscard]] inline std::string uuid_text(const cudaUUID_t& uuid) {
-  constexpr const char* digits = "0123456789abcdef";
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
-    text += digits[byte >> 4];
-    text += digits[byte & 15];
-  }
-  return text;
-}
-
 [[nodiscard]] inline domain& domain_of_ordinal(int ordinal) {
   cudaDeviceProp properties{};
   const cudaError_t answer = cudaGetDeviceProperties(&properties, ordinal);
   if (answer != cudaSuccess) raise_refused({"cudaGetDeviceProperties", answer});
   const quiet hidden;
   gpu::device d;
-  d.uuid = uuid_text(properties.uuid);
+  d.uuid = driver::gpu_uuid(properties.uuid.bytes);
   return gpu::domain_of(d);
 }
 

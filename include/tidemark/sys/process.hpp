@@ -7,6 +7,7 @@
 
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/reading.hpp>
+#include <tidemark/sys/detail/figure.hpp>
 #include <tidemark/sys/detail/process_linux.hpp>
 #include <tidemark/sys/detail/process_unknown.hpp>
 #include <tidemark/sys/detail/resident_marks.hpp>
@@ -47,12 +48,6 @@ struct process_memory_full_reading : process_memory_reading {
 
 namespace detail {
 
-[[nodiscard]] inline reading<std::int64_t> known_or(std::int64_t value, const char* why) noexcept {
-  using bytes = reading<std::int64_t>;
-  if (value >= 0) return value;
-  return bytes::absent_because(why != nullptr ? why : "this kernel does not say");
-}
-
 inline void fill(process_memory_reading& r, std::int64_t pid) noexcept {
   os::status_figures f;
   resident_marks* const marks = pid == this_process ? registry<resident_marks>() : nullptr;
@@ -67,15 +62,15 @@ inline void fill(process_memory_reading& r, std::int64_t pid) noexcept {
   const bool has_shared = f.of_files >= 0 && f.of_shared_memory >= 0;
   os::fault_figures faults;
   const char* const why_no_faults = os::read_faults(pid, faults);
-  r.resident_bytes = known_or(f.resident, why);
-  r.peak_resident_bytes = known_or(f.mark, why);
-  r.virtual_bytes = known_or(f.virtual_size, why);
-  r.shared_bytes = known_or(has_shared ? f.of_files + f.of_shared_memory : -1, why);
-  r.data_bytes = known_or(f.data, why);
-  r.swap_bytes = known_or(f.swap, why);
-  r.locked_bytes = known_or(f.locked, why);
-  r.minor_faults = known_or(faults.minor_faults, why_no_faults);
-  r.major_faults = known_or(faults.major_faults, why_no_faults);
+  r.resident_bytes = figure(f.resident, why);
+  r.peak_resident_bytes = figure(f.mark, why);
+  r.virtual_bytes = figure(f.virtual_size, why);
+  r.shared_bytes = figure(has_shared ? f.of_files + f.of_shared_memory : -1, why);
+  r.data_bytes = figure(f.data, why);
+  r.swap_bytes = figure(f.swap, why);
+  r.locked_bytes = figure(f.locked, why);
+  r.minor_faults = figure(faults.minor_faults, why_no_faults);
+  r.major_faults = figure(faults.major_faults, why_no_faults);
 }
 
 }  // namespace detail
@@ -96,9 +91,9 @@ inline void fill(process_memory_reading& r, std::int64_t pid) noexcept {
   detail::fill(r, pid);
   detail::os::full_figures f;
   const char* const why = detail::os::read_full(pid, f);
-  r.proportional_bytes = detail::known_or(f.proportional, why);
-  r.unique_bytes = detail::known_or(f.unique, why);
-  r.huge_page_bytes = detail::known_or(f.huge, why);
+  r.proportional_bytes = detail::figure(f.proportional, why);
+  r.unique_bytes = detail::figure(f.unique, why);
+  r.huge_page_bytes = detail::figure(f.huge, why);
   return r;
 }
 

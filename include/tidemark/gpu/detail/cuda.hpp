@@ -16,6 +16,7 @@
 #include <tidemark/gpu/detail/library_linux.hpp>
 #include <tidemark/gpu/detail/library_unknown.hpp>
 #include <tidemark/gpu/detail/symbol.hpp>
+#include <tidemark/gpu/detail/uuid.hpp>
 
 namespace tidemark {
 inline namespace v0 {
@@ -157,7 +158,7 @@ class cuda_library {
   [[nodiscard]] cuda_listed describe(cuda_device device) const {
     cuda_listed d;
     cuda_uuid id{};
-    if (uuid_ && uuid_(&id, device) == cuda_success) d.uuid = "GPU-" + text_of(id);
+    if (uuid_ && uuid_(&id, device) == cuda_success) d.uuid = gpu_uuid(id.bytes);
     char text[128] = "";
     if (name_ && name_(text, sizeof text - 1, device) == cuda_success) d.name = text;
     text[0] = '\0';
@@ -231,17 +232,6 @@ class cuda_library {
       if (const int refused = set(attribute, zero)) return why_not(refused);
     }
     return nullptr;
-  }
-
-  [[nodiscard]] static std::string text_of(const cuda_uuid& id) {
-    constexpr const char* digits = "0123456789abcdef";
-    std::string text;
-    for (std::size_t i = 0; i < sizeof id.bytes; ++i) {
-      if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-      text += digits[id.bytes[i] >> 4];
-      text += digits[id.bytes[i] & 15];
-    }
-    return text;
   }
 
   void* library_ = nullptr;

@@ -16,6 +16,7 @@
 #include <tidemark/core/record.hpp>
 #include <tidemark/gpu/device.hpp>
 #include <tidemark/gpu/process.hpp>
+#include <tidemark/sys/detail/figure.hpp>
 #include <tidemark/sys/limit.hpp>
 #include <tidemark/sys/process.hpp>
 
@@ -74,7 +75,7 @@ class sampler {
     sample_.heap = process_usage();
     os::status_figures status;
     const char* const why = os::read_status(this_process, status);
-    sample_.resident_bytes = known_or(status.resident, why);
+    sample_.resident_bytes = figure(status.resident, why);
     const memory_limit_reading limit = limits_.read();
     sample_.limit_bytes = limit.limit_bytes;
     sample_.limit_used_bytes = limit.used_bytes;

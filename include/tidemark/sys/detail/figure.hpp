@@ -10,10 +10,10 @@ namespace tidemark {
 inline namespace v0 {
 namespace detail {
 
-/// `why` lives as long as the program does.
+/// A value that is not negative, or else why it is not known; `why` lives as long as the program does.
 [[nodiscard]] inline reading<std::int64_t> figure(std::int64_t value, const char* why) noexcept {
   using bytes = reading<std::int64_t>;
-  return value >= 0 ? bytes(value) : bytes::absent_because(why);
+  return value >= 0 ? bytes(value) : bytes::absent_because(why != nullptr ? why : "this kernel does not say");
 }
 
 }  // namespace detail

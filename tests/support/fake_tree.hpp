@@ -27,6 +27,11 @@ class fake_tree {
     std::filesystem::create_directories(std::filesystem::path(whole).parent_path());
     std::ofstream(whole, std::ios::binary) << text;
   }
+  void link(const std::string& path, const std::string& to) const {
+    put(path, "");
+    std::filesystem::remove(place_.path() + path);
+    std::filesystem::create_symlink(to, place_.path() + path);
+  }
   void remove_all(const std::string& path) const {
     std::error_code failed;
     std::filesystem::remove_all(place_.path() + path, failed);
