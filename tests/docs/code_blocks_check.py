@@ -62,15 +62,28 @@ def source_of(block):
     return f'{PRELUDE}void shown();\nvoid shown() {{\n{block}}}\n'
 
 
-def verdict(command, name, block, output, is_run):
+FLAGS = ['-std=c++17', '-O2', '-Wall', '-Wextra', '-Wpedantic', '-Werror', '-Wno-unused-variable', f'-I{ROOT / "include"}']
+EVERYTHING = '#include <tidemark/tidemark.hpp>\n'
+
+
+def compiled_header(command, folder):
+    """What most blocks begin with, compiled once: arguments for those."""
+    header = pathlib.Path(folder) / 'everything.hpp'
+    header.write_text(EVERYTHING)
+    kind = 'pch' if 'clang' in command[-1] else 'gch'
+    built = subprocess.run([*command, *FLAGS, '-x', 'c++-header', str(header), '-o', f'{header}.{kind}'], check=False)
+    return ['-include', str(header)] if built.returncode == 0 else []
+
+
+def verdict(command, name, block, output, is_run, common):
     """What is wrong with one block; empty where nothing is."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / 'block.cpp'
         source.write_text(source_of(block))
         is_program = is_run and 'int main(' in block
         target = ['-o', os.path.join(folder, 'block'), '-pthread'] if is_program else ['-fsyntax-only']
-        built = subprocess.run([*command, '-std=c++17', '-O2', '-Wall', '-Wextra', '-Wpedantic', '-Werror',
-                                '-Wno-unused-variable', f'-I{ROOT / "include"}', str(source), *target],
+        has_everything = EVERYTHING in source.read_text() and 'TIDEMARK_OPT' not in block
+        built = subprocess.run([*command, *FLAGS, *(common if has_everything else []), str(source), *target],
                                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if built.returncode != 0:
             return f'{name}: does not compile\n{built.stdout[:1500]}'
@@ -103,8 +116,9 @@ def main():
             jobs.append((command, f'{page.relative_to(ROOT)}:{line}', block, output, is_run))
     quickstart = (ROOT / 'examples' / 'quickstart.cpp').read_text().split('\n', 1)[1]  # without its license line
     first = jobs[0][2]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        problems = [p for p in pool.map(lambda job: verdict(*job), jobs) if p]
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        common = compiled_header(command, folder)
+        problems = [p for p in pool.map(lambda job: verdict(*job, common), jobs) if p]
     if first != quickstart:
         problems.append('README.md: its first program is not examples/quickstart.cpp')
     print('\n'.join(problems) if problems else f'{len(jobs)} blocks compile, {outputs if is_run else "none asked to"} print what the text says')
