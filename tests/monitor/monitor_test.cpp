@@ -7,12 +7,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,6 +230,58 @@ TEST_CASE("a check from inside of an alert or a sink is a check") {
   });
   m.check();
   CHECK(calls == 1);
+}
+
+TEST_CASE("an alert that a callback adds waits for the next sample, and two alerts of one name are told apart") {
+  monitor m(by_hand());
+  std::vector<std::string> told;
+  std::function<void(const alert_record&)> again = [&](const alert_record& a) {
+    told.push_back(a.name);
+    m.alert_when(resident_above(1), again);
+  };
+  m.alert_when(resident_above(1), again);
+  m.alert_when(resident_above(1), again);
+  m.check();
+  CHECK(told == std::vector<std::string>{"resident_above(1 B)", "resident_above(1 B) #2"});
+  m.check();
+  CHECK(told.size() == 4);
+  CHECK(told.back() == "resident_above(1 B) #4");
+}
+
+TEST_CASE("a clock may say anything") {
+  std::int64_t now = INT64_MIN;
+  monitor_options o = by_hand();
+  o.now_ns = [&] { return now; };
+  o.device_interval = std::chrono::seconds(1);
+  monitor m(o);
+  m.alert_when(growth_above(1, std::chrono::seconds(1)));
+  for (const std::int64_t t : {INT64_MIN, INT64_MAX, std::int64_t{0}, INT64_MIN, INT64_MAX}) {
+    now = t;
+    m.check();
+  }
+  CHECK(m.growth().verdict == growth_verdict::cannot_tell);
+}
+
+TEST_CASE("a fault of a callback goes to the program's own handler, and other signals to its own threads") {
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  {
+    const auto sink = std::make_shared<keeping_sink>();
+    const attachment attached = attach(sink);
+    monitor_options o = by_hand();
+    o.interval = std::chrono::hours(1);
+    std::atomic<bool> is_read{false};
+    o.now_ns = [&] {
+      if (!is_read.exchange(true)) ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+      return std::int64_t{0};
+    };
+    monitor m(o);
+    sink->wait_for_samples(1);
+  }
+  CHECK(sigismember(&blocked, SIGTERM) == 1);
+  CHECK(sigismember(&blocked, SIGUSR1) == 1);
+  CHECK(sigismember(&blocked, SIGSEGV) == 0);
+  CHECK(sigismember(&blocked, SIGABRT) == 0);
 }
 
 TEST_CASE("growth is judged on what the monitor sampled") {

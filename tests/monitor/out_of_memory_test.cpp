@@ -2,6 +2,7 @@
 // Allocations fail on purpose; what is said of each is read back. Each case runs in a child: the report stays switched on.
 #include <tidemark/monitor/out_of_memory.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -140,6 +141,29 @@ TEST_CASE("failures of several threads are each told, one after the other") {
     if (at == 1) CHECK(line.find("  heap: ") != std::string_view::npos);
     if (at == 2) CHECK(line.find("  resident: ") != std::string_view::npos);
   }
+}
+
+TEST_CASE("a fork does not wait for a report, nor a report for a fork") {
+  const std::string text = said_by_child([] {
+    report_on_out_of_memory({1'000'000});
+    std::vector<domain> domains;  // made after it: a fork locks them first
+    for (int i = 0; i < 50; ++i) domains.emplace_back("domain " + std::to_string(i));
+    std::atomic<bool> is_over{false};
+    std::thread failing([&] {
+      while (!is_over) fail_once();
+    });
+    for (int i = 0; i < 50; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        fail_once();
+        ::_exit(0);
+      }
+      ::waitpid(child, nullptr, 0);
+    }
+    is_over = true;
+    failing.join();
+  });
+  CHECK(times(text, "out of memory: ") >= 50);
 }
 
 #endif

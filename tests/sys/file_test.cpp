@@ -566,3 +566,17 @@ TEST_CASE("a stream without a descriptor is written and flushed, and says when i
   std::fclose(growing);
   std::free(text);
 }
+
+TEST_CASE("a pipe that nobody reads is an error, not a wait") {
+  temporary_directory place;
+  const std::string pipe = place.file("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  append_file unread(pipe);
+  CHECK(unread.error() == ENXIO);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  append_file read(pipe);
+  CHECK(read.append("a line\n") == 0);
+  char text[16] = "";
+  CHECK(::read(reader, text, sizeof text) == 7);
+  ::close(reader);
+}

@@ -33,7 +33,7 @@ class TIDEMARK_EXPORT dump_target {
  public:
   static constexpr std::uint64_t key = registry_key("dump target");
 
-  /// Empty: the standard error. Set before the first signal is handled.
+  /// Empty: the standard error. Set before the first dump.
   std::string path;
 
   void on_fork(fork_moment) noexcept {}
@@ -72,19 +72,20 @@ inline namespace TIDEMARK_TAG {
 /// writes, and without one the next `monitor::check()` does. A handler that was there before is called too; system calls go on
 /// after the signal (SA_RESTART). A fork child handles it likewise, once it has a monitor.
 /// A second call for another signal adds that one; the path stays the first one's. Does nothing with TIDEMARK_OPT_DISABLE.
-/// Throws: `std::invalid_argument` for a signal that cannot be handled, `std::bad_alloc`.
+/// Throws: `std::invalid_argument` for a signal that cannot be handled, or after which no program goes on (SIGSEGV and its
+/// like); `std::bad_alloc`.
 inline void dump_on_signal([[maybe_unused]] int signal, [[maybe_unused]] std::string path = {}) {
 #if !TIDEMARK_OPT_DISABLE
   const quiet hidden;
   auto* const bell = detail::registry<detail::monitor_bell>();
   auto* const target = detail::registry<detail::dump_target>();
   if (bell == nullptr || target == nullptr) detail::raise_bad_alloc();
-  if (!bell->has_dump()) target->path = std::move(path);
-  bell->dump_by(detail::write_dump);
   const char* const why = detail::os::handle_signal(signal, []() noexcept {
     if (auto* b = detail::find_registry<detail::monitor_bell>()) b->ask();
   });
   if (why != nullptr) detail::raise_invalid_argument(("tidemark::dump_on_signal: " + std::string(why)).c_str());
+  if (!bell->has_dump()) target->path = std::move(path);
+  bell->dump_by(detail::write_dump);  // from now on a signal that came already is answered, too
 #endif
 }
 

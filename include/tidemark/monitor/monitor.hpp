@@ -13,11 +13,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/order.hpp>
 #include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/detail/os_message.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
@@ -73,7 +75,7 @@ inline namespace TIDEMARK_TAG {
 class monitor {
  public:
   /// Begins at once. Where the system refuses a thread it says so on the standard error, and `check()` is left.
-  /// Throws: `std::invalid_argument` for an interval below 0, fewer than 30 `growth_samples`, or a `clear_fraction` not within
+  /// Throws: `std::invalid_argument` for an interval below 0, `growth_samples` not within 30 and 10,000,000, or a `clear_fraction` not within
   /// 0 and 1; `std::bad_alloc`.
   explicit monitor(monitor_options options = {}) : options_(std::move(options)), growth_(required(options_)) {
 #if !TIDEMARK_OPT_DISABLE
@@ -102,17 +104,23 @@ class monitor {
     borrowed->take(now_ns(), options_.device_interval.count());
     const sample_record& s = borrowed->sample();
     const detail::growing_figure growing = detail::growing(s);
-    if (growing.source != nullptr) {
+    const alert* last = nullptr;
+    {
       const detail::spin_guard held(lock_);
-      const std::uint64_t process = detail::os::process_id();
-      if (growth_source_ != growing.source || growth_process_ != process) growth_.clear();
-      growth_source_ = growing.source;
-      growth_process_ = process;
-      growth_.add(s.time_ns, growing.bytes);
+      if (sampled_process_ != detail::os::process_id()) forget_parent();
+      if (growing.source != nullptr) {
+        if (growth_source_ != growing.source) growth_.clear();
+        growth_source_ = growing.source;
+        growth_.add(s.time_ns, growing.bytes);
+      }
+      last = last_alert_;  // one that a callback adds waits for the next sample
     }
     detail::deliver(&sink::on_sample, s);
     detail::relieve_pressure(s);
-    for (alert* a = first_alert_.load(); a != nullptr; a = a->next.load()) look(*a, s);
+    for (alert* a = last == nullptr ? nullptr : first_alert_.load(); a != nullptr; a = a->next.load()) {
+      look(*a, s);
+      if (a == last) break;
+    }
     if (auto* bell = detail::find_registry<detail::monitor_bell>()) bell->answer();
 #endif
   }
@@ -120,11 +128,16 @@ class monitor {
   /// From the next sample on: `callback(const alert_record&)` once when the value rises above the threshold, and once when it
   /// comes back to `clear_fraction` of it; sinks are told too. Called inside `quiet`, outside every lock; what it throws is
   /// said on the standard error. A figure that is not known is said there once, and never alerts.
-  /// Throws: `std::bad_alloc`.
+  /// A name that another alert of this monitor has gets a number.
+  /// Throws: `std::invalid_argument` for a `clear_fraction` above 1, `std::bad_alloc`.
   void alert_when(alert_condition condition, std::function<void(const alert_record&)> callback = {}) {
     const quiet hidden;
+    if (condition.clear_fraction > 1) {
+      detail::raise_invalid_argument("tidemark::monitor::alert_when: clear_fraction is at most 1");
+    }
     auto made = std::make_unique<alert>();
     made->condition = std::move(condition);
+    made->condition.name = name_of_its_own(made->condition.name);
     made->callback = std::move(callback);
     const detail::spin_guard held(lock_);
     (last_alert_ == nullptr ? first_alert_ : last_alert_->next).store(made.get());
@@ -139,7 +152,7 @@ class monitor {
     std::string_view source;
     {
       const detail::spin_guard held(lock_);
-      if (growth_process_ == detail::os::process_id()) samples.copy_samples(growth_);  // not a parent's
+      if (sampled_process_ == detail::os::process_id()) samples.copy_samples(growth_);  // not a parent's
       source = growth_source_ == nullptr ? std::string_view() : std::string_view(growth_source_);
     }
     growth_reading r = samples.judge(options_.growth);
@@ -147,7 +160,8 @@ class monitor {
     return r;
   }
 
-  /// Begins again where the thread is gone: in a fork child. The samples of the parent are forgotten.
+  /// Begins again where the thread is gone: in a fork child. The samples and alerts of the parent are forgotten.
+  /// Threads: one at a time.
   void restart() {
 #if !TIDEMARK_OPT_DISABLE
     if (is_this_process() && thread_.is_started()) return;
@@ -180,9 +194,10 @@ class monitor {
     if (o.interval.count() < 0) {
       detail::raise_invalid_argument("tidemark::monitor: an interval is 0 (no thread) or more");
     }
-    if (o.growth_samples < 30) {
+    constexpr std::size_t most = 10'000'000;
+    if (o.growth_samples < growth_window::least_samples || o.growth_samples > most) {
       detail::raise_invalid_argument(
-          "tidemark::monitor: growth_samples is at least 30, below which nothing can be told");
+          "tidemark::monitor: growth_samples is at least 30, below which nothing can be told, and at most 10,000,000");
     }
     if (!(o.clear_fraction >= 0 && o.clear_fraction <= 1)) {
       detail::raise_invalid_argument("tidemark::monitor: clear_fraction is at least 0 and at most 1");
@@ -190,8 +205,20 @@ class monitor {
     return o.growth_samples;
   }
 
-  [[nodiscard]] std::int64_t now_ns() const { return options_.now_ns ? options_.now_ns() : detail::os::steady_ns(); }
+  /// A clock of the user's may say anything: within 73 years of 0, so that no difference overflows.
+  [[nodiscard]] std::int64_t now_ns() const {
+    if (!options_.now_ns) return detail::os::steady_ns();
+    constexpr std::int64_t most = std::int64_t{1} << 61;
+    return detail::lesser(detail::greater(options_.now_ns(), -most), most);
+  }
   [[nodiscard]] bool is_this_process() const noexcept { return process_id_ == detail::os::process_id(); }
+
+  /// Threads: under the lock.
+  void forget_parent() noexcept {
+    growth_.clear();
+    for (alert* a = first_alert_.load(); a != nullptr; a = a->next.load()) a->state = detail::alert_state();
+    sampled_process_ = detail::os::process_id();
+  }
 
   // As a rule there is one; a check that runs while another does takes its own.
   [[nodiscard]] detail::sampler& take_sampler() {
@@ -208,6 +235,16 @@ class monitor {
     const detail::spin_guard held(lock_);
     s.next_free = sampler_list_;
     sampler_list_ = &s;
+  }
+
+  [[nodiscard]] std::string name_of_its_own(const std::string& wanted) const {
+    std::string name = wanted;
+    for (int number = 2;; ++number) {
+      const alert* a = first_alert_.load();
+      while (a != nullptr && a->condition.name != name) a = a->next.load();
+      if (a == nullptr) return name;
+      name = wanted + " #" + std::to_string(number);
+    }
   }
 
   void look(alert& a, const sample_record& s) {
@@ -257,6 +294,7 @@ class monitor {
     constexpr std::int64_t years = std::int64_t{1} << 58;
     const std::int64_t interval = options_.interval.count() < years ? options_.interval.count() : years;
     std::int64_t due = detail::os::steady_ns();
+    bool has_missed = false;
     for (;;) {
       const std::uint32_t seen = bell.word.seen();
       if (is_stopped_.load(std::memory_order_acquire)) return;  // pairs with stop()
@@ -267,7 +305,10 @@ class monitor {
         continue;
       }
       detail::contain_exceptions([&] { check(); },
-                                 [](const char* what) { detail::os::say("the monitor missed a sample: ", what); });
+                                 [&](const char* what) {
+                                   if (!has_missed) detail::os::say("the monitor missed a sample: ", what);
+                                   has_missed = true;  // said once
+                                 });
       due = detail::next_turn(due, detail::os::steady_ns(), interval);
     }
   }
@@ -279,7 +320,7 @@ class monitor {
   alert* last_alert_ = nullptr;
   growth_window growth_;
   const char* growth_source_ = nullptr;  // "heap" or "resident"
-  std::uint64_t growth_process_ = 0;
+  std::uint64_t sampled_process_ = 0;
   std::atomic<bool> is_stopped_{false};
   std::uint64_t process_id_ = 0;
   detail::os::service_thread thread_;

@@ -75,25 +75,27 @@ class TIDEMARK_EXPORT failure_reports {
 
   std::atomic<std::int64_t> left{0};
 
+  // A fork does not wait for a report, which takes the locks that the fork holds. In the child nobody makes it any more.
   void on_fork(fork_moment moment) noexcept {
-    if (moment == fork_moment::before) return lock_.lock();
-    if (moment == fork_moment::after_in_child) writer_ = nullptr;
-    lock_.unlock();
+    if (moment == fork_moment::after_in_child) writer_.store(nullptr, std::memory_order_relaxed);  // the only thread
   }
 
   /// The reports of several threads come one after the other. Whatever fails while one is made is no failure of its own.
   template <class F>
   void with_turn(F f) noexcept {
-    const spin_guard held(lock_);
-    if (writer_ == os::thread_mark()) return;
-    writer_ = os::thread_mark();
+    const void* const me = os::thread_mark();
+    for (const void* writer = nullptr;
+         !writer_.compare_exchange_weak(writer, me, std::memory_order_acquire);  // pairs with the store below
+         writer = nullptr) {
+      if (writer == me) return;
+      os::pause_ns(50'000);
+    }
     f();
-    writer_ = nullptr;
+    writer_.store(nullptr, std::memory_order_release);  // pairs with the exchange
   }
 
  private:
-  spin_lock lock_;
-  const void* writer_ = nullptr;  // under the lock, which its holder may take again
+  std::atomic<const void*> writer_{nullptr};  // the thread whose turn it is
 };
 
 inline void write_report(const allocation_failure& f) noexcept {
@@ -165,7 +167,8 @@ inline void report_failure(const allocation_failure& f) noexcept {
   const quiet hidden;
   auto* const reports = find_registry<failure_reports>();
   reports->with_turn([&] {
-    const std::int64_t left = reports->left.load(std::memory_order_relaxed);  // under the lock, but to be set again
+    const std::int64_t left =
+        reports->left.load(std::memory_order_relaxed);  // by whoever has the turn, or to be set again
     if (left <= 0) return;
     reports->left.store(left - 1, std::memory_order_relaxed);
     write_report(f);

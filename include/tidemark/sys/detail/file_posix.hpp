@@ -34,8 +34,13 @@ inline namespace v0 {
 namespace detail {
 namespace os {
 
+/// A pipe that nobody reads is an error (ENXIO), not a wait for a reader.
 [[nodiscard]] inline int open_to_append(const char* path) noexcept {
-  return open_above_streams(path, O_WRONLY | O_APPEND | O_CREAT, 0666);
+  const int fd = open_above_streams(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0666);
+  const int saved = errno;
+  if (fd >= 0) ::fcntl(fd, F_SETFL, O_APPEND);
+  errno = saved;
+  return fd;
 }
 
 inline void close_descriptor(int fd) noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The contract: a thread of the library's own.
-//   start(f, argument, stack_bytes)   false: the system refuses one. Signals go to the program's own threads; stack_bytes 0:
-//                                     as the program's threads have
+//   start(f, argument, stack_bytes)   false: the system refuses one. Signals go to the program's own threads, but for faults of
+//                                     this one; stack_bytes 0: as the program's threads have
 //   join()                            waits for its end
 //   abandon()                         it is not waited for: it serves for ever, or a fork has left it behind
 // errno is untouched.
@@ -15,6 +15,7 @@
 
   #include <cerrno>
   #include <cstddef>
+  #include <initializer_list>
 
   #include <pthread.h>
   #include <signal.h>
@@ -44,6 +45,8 @@ class service_thread {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
+    // What the thread itself does wrong goes to the program's handlers.
+    for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&all, s);
     pthread_attr_t how;
     pthread_attr_init(&how);
     if (stack_bytes > 0) static_cast<void>(pthread_attr_setstacksize(&how, stack_bytes));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The contract: handle_signal(signal, f) calls `f` in the handler of that signal from now on, and then whoever handled it
-// before. Null, or why the system refuses. `f` does only what a signal handler may. Once for each signal: a second call
-// changes nothing.
+// before. Null, or why the system refuses. `f` does only what a signal handler may. A second call for a signal changes
+// nothing, unless someone else has taken it since.
 #pragma once
 
 #include <tidemark/config/platform.hpp>
@@ -10,9 +10,9 @@
 
 #if TIDEMARK_HAS_POSIX()
 
-  #include <atomic>
   #include <cerrno>
   #include <cstdint>
+  #include <initializer_list>
 
   #include <signal.h>
 
@@ -25,7 +25,6 @@ inline constexpr int signal_numbers = 65;
 
 /// What was there before this library's handler. Written before the handler is in place.
 struct handled_signal {
-  std::atomic<bool> is_taken{false};
   void (*f)() noexcept = nullptr;
   struct sigaction before = {};
 };
@@ -37,8 +36,10 @@ class TIDEMARK_EXPORT signal_table {
 
   [[nodiscard]] const char* handle(int number, void (*f)() noexcept) noexcept {
     if (number <= 0 || number >= signal_numbers) return "no signal has this number";
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+      if (number == fault) return "the program does not go on after this signal";
+    }
     handled_signal& s = signals_[number];
-    if (s.is_taken.exchange(true)) return nullptr;
     const int saved = errno;
     keep_this_loaded();
     s.f = f;
@@ -47,10 +48,12 @@ class TIDEMARK_EXPORT signal_table {
     ours.sa_sigaction = on_signal;
     ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
     sigemptyset(&ours.sa_mask);
-    // Asked first: the handler may run before sigaction() has returned.
-    if (::sigaction(number, nullptr, &s.before) != 0 || ::sigaction(number, &ours, nullptr) != 0) {
+    struct sigaction now = {};
+    if (::sigaction(number, nullptr, &now) != 0) {
       why = "the system lets no one handle this signal";
-      s.is_taken.store(false);
+    } else if ((now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != on_signal) {
+      s.before = now;  // first: the handler may run before sigaction() has returned
+      if (::sigaction(number, &ours, nullptr) != 0) why = "the system lets no one handle this signal";
     }
     errno = saved;
     return why;
