@@ -58,7 +58,8 @@ def main():
     headers = [h for h in headers if h not in missing and h != 'tidemark/testing/detail/macros.hpp']
     public = [h for h in headers if '/detail/' not in h]
     jobs = {}
-    for h in headers:
+    # What is not public compiles alone with one compiler, and within the public ones with every other.
+    for h in headers if 'clang' not in command[-1] else public:
         once = f'#include <{h}>\n'
         jobs[f'{h} alone and twice'] = (once * 2 + 'int main() { return 0; }\n', ['-fsyntax-only', *STRICT])
     # The two hooks define the same operators, and the bindings the same macros: each unit has one of either.
