@@ -288,7 +288,7 @@ class Thread(unittest.TestCase):
             samples = re.compile(r"(\d+) samples of the ")
             wait_for("50 samples", lambda: int(samples.search(server.memory()).group(1)) >= 50 or None)
             server.process.send_signal(signal.SIGUSR1)
-            title = f"tidemark: where the memory of process {server.process.pid} is\n"
+            title = f"tidemark: where the memory of process {server.process.pid} is, "
             wait_for("a dump", lambda: title in server.log() or None, server.process)
             self.assertEqual(server.predict(IMAGES[:3]), LABELS[:3])
 
