@@ -103,6 +103,21 @@ TEST_CASE("a fork child dumps its own memory") {
 
 #endif
 
+TEST_CASE("a handler that came later and calls this one is not called by it") {
+  static struct sigaction under = {};
+  static volatile sig_atomic_t later = 0;
+  dump_on_signal(SIGUSR2);
+  struct sigaction theirs = {};
+  theirs.sa_handler = [](int number) {
+    later = later + 1;
+    under.sa_sigaction(number, nullptr, nullptr);
+  };
+  ::sigaction(SIGUSR2, &theirs, &under);
+  dump_on_signal(SIGUSR2);
+  ::raise(SIGUSR2);
+  CHECK(later == 1);
+}
+
 TEST_CASE("a signal that nobody may handle is refused") {
 #if TIDEMARK_HAS_EXCEPTIONS()
   CHECK_THROWS_AS(dump_on_signal(SIGKILL), std::invalid_argument);

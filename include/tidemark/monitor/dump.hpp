@@ -41,7 +41,7 @@ class TIDEMARK_EXPORT dump_target {
 
 inline namespace TIDEMARK_TAG {
 
-/// Nothing is said of a full disk or a closed pipe but that.
+/// A dump that cannot be written is said on the standard error.
 inline void write_dump() noexcept {
   const quiet hidden;
   contain_exceptions(
@@ -71,7 +71,8 @@ inline namespace TIDEMARK_TAG {
 /// `path` is empty; and the sinks are flushed. The handler only sets a flag and wakes the monitors; whichever comes first
 /// writes, and without one the next `monitor::check()` does. A handler that was there before is called too; system calls go on
 /// after the signal (SA_RESTART). A fork child handles it likewise, once it has a monitor.
-/// A second call for another signal adds that one; the path stays the first one's. Does nothing with TIDEMARK_OPT_DISABLE.
+/// A second call for another signal adds that one, and for a signal that was set to SIG_DFL or SIG_IGN since takes it again; a
+/// handler that someone else installed later stays and decides. The path stays the first one's. Does nothing with TIDEMARK_OPT_DISABLE.
 /// Throws: `std::invalid_argument` for a signal that cannot be handled, or after which no program goes on (SIGSEGV and its
 /// like); `std::bad_alloc`.
 inline void dump_on_signal([[maybe_unused]] int signal, [[maybe_unused]] std::string path = {}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The contract: handle_signal(signal, f) calls `f` in the handler of that signal from now on, and then whoever handled it
 // before. Null, or why the system refuses. `f` does only what a signal handler may. A second call for a signal changes
-// nothing, unless someone else has taken it since.
+// nothing, unless someone has given the signal back to the system since.
 #pragma once
 
 #include <tidemark/config/platform.hpp>
@@ -10,6 +10,7 @@
 
 #if TIDEMARK_HAS_POSIX()
 
+  #include <atomic>
   #include <cerrno>
   #include <cstdint>
   #include <initializer_list>
@@ -25,6 +26,7 @@ inline constexpr int signal_numbers = 65;
 
 /// What was there before this library's handler. Written before the handler is in place.
 struct handled_signal {
+  std::atomic<bool> is_taken{false};
   void (*f)() noexcept = nullptr;
   struct sigaction before = {};
 };
@@ -48,12 +50,18 @@ class TIDEMARK_EXPORT signal_table {
     ours.sa_sigaction = on_signal;
     ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
     sigemptyset(&ours.sa_mask);
+    const bool is_first = !s.is_taken.exchange(true);
     struct sigaction now = {};
-    if (::sigaction(number, nullptr, &now) != 0) {
-      why = "the system lets no one handle this signal";
-    } else if ((now.sa_flags & SA_SIGINFO) == 0 || now.sa_sigaction != on_signal) {
+    bool is_done = ::sigaction(number, nullptr, &now) == 0;
+    // A handler that came later may call this one, which must not call it in turn.
+    const bool is_reset = (now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
+    if (is_done && (is_first || is_reset)) {
       s.before = now;  // first: the handler may run before sigaction() has returned
-      if (::sigaction(number, &ours, nullptr) != 0) why = "the system lets no one handle this signal";
+      is_done = ::sigaction(number, &ours, nullptr) == 0;
+    }
+    if (!is_done) {
+      why = "the system lets no one handle this signal";
+      if (is_first) s.is_taken.store(false);
     }
     errno = saved;
     return why;
