@@ -75,8 +75,8 @@ inline namespace TIDEMARK_TAG {
 class monitor {
  public:
   /// Begins at once. Where the system refuses a thread it says so on the standard error, and `check()` is left.
-  /// Throws: `std::invalid_argument` for an interval below 0, `growth_samples` not within 30 and 10,000,000, or a `clear_fraction` not within
-  /// 0 and 1; `std::bad_alloc`.
+  /// Throws: `std::invalid_argument` for an interval below 0, `growth_samples` not within 30 and 10,000,000, or a
+  /// `clear_fraction` not within 0 and 1; `std::bad_alloc`.
   explicit monitor(monitor_options options = {}) : options_(std::move(options)), growth_(required(options_)) {
 #if !TIDEMARK_OPT_DISABLE
     const quiet hidden;
