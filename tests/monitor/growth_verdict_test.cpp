@@ -275,7 +275,7 @@ TEST_CASE("what is not above the smallest slope that counts is no leak") {
   CHECK(judged(600, grows, {59'999}).verdict == verdict::leaking);
   CHECK(judged(600, grows, {60'001}).verdict == verdict::steady);
   CHECK(judged(600, grows, {0}).verdict == verdict::leaking);
-  CHECK(growth_options{}.min_slope_bytes_per_minute == 64_KiB);
+  CHECK(growth_options{}.min_slope == 64_KiB);
 
   growth_window exact;
   for (std::int64_t i = 0; i < 600; ++i) exact.add(i * 60 * second, i * 70'000);

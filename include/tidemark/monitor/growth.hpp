@@ -43,7 +43,8 @@ enum class growth_verdict {
 }
 
 struct growth_options {
-  std::int64_t min_slope_bytes_per_minute = 64 * 1024;  ///< what grows by less is no leak; below 0 counts as 0
+  /// What grows by less is no leak; below 0 counts as 0. Units: bytes a minute.
+  std::int64_t min_slope = 64 * 1024;
 };
 
 /// What a window tells of growth. Units: bytes a minute.
@@ -126,7 +127,7 @@ class growth_window {
     r.low = whole.low;
     r.high = whole.high;
 
-    const double least = static_cast<double>(detail::greater(options.min_slope_bytes_per_minute, std::int64_t{0}));
+    const double least = static_cast<double>(detail::greater(options.min_slope, std::int64_t{0}));
     if (whole.high < least) {
       r.verdict = growth_verdict::steady;
       r.why = "it does not grow, or by less than what counts as a leak";
