@@ -190,6 +190,20 @@ TEST_CASE("a domain over its limit is reported once, whoever allocates") {
 
 #endif
 
+TEST_CASE("what fails while a report is made is no report of its own") {
+  detail::failure_reports reports;
+  bool is_inner_made = false;
+  int made = 0;
+  for (int i = 0; i < 2; ++i) {
+    reports.with_turn([&] {
+      ++made;
+      reports.with_turn([&] { is_inner_made = true; });
+    });
+  }
+  CHECK(made == 2);
+  CHECK(!is_inner_made);
+}
+
 TEST_CASE("without report_on_out_of_memory nothing is said") {
   standard_error said;
   fail_once();

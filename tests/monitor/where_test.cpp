@@ -37,6 +37,12 @@ TEST_CASE("the rows of the resident column sum to what the page tables hold") {
   CHECK(is_near(sum, pages_present(), 2 * MiB));
   CHECK(r.resident.size() == 6);
   CHECK(row(r.resident, "code") > 0);
+  const std::int64_t most = row(r.resident, "heap and anonymous") - row(r.requested, "tidemark's own") -
+                            row(r.requested, process_usage().has_value() ? "heap live" : "allocator in use");
+  if (r.unaccounted_bytes.has_value()) {
+    CHECK(*r.unaccounted_most_bytes == most);
+    CHECK(*r.unaccounted_bytes == most - row(r.requested, "allocator retained"));
+  }
   CHECK(row(r.resident, "stacks") > 0);
 }
 
