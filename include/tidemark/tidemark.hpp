@@ -40,6 +40,19 @@
 #include <tidemark/scope/scope.hpp>
 #include <tidemark/scope/task.hpp>
 
+#include <tidemark/object/counted.hpp>
+#include <tidemark/object/cycle.hpp>
+#include <tidemark/object/cycles.hpp>
+#include <tidemark/object/dot.hpp>
+#include <tidemark/object/edges.hpp>
+#include <tidemark/object/footprint.hpp>
+#include <tidemark/object/holders.hpp>
+#include <tidemark/object/object_key.hpp>
+#include <tidemark/object/slot_handle.hpp>
+#include <tidemark/object/weak.hpp>
+#include <tidemark/object/weak_map.hpp>
+#include <tidemark/object/weak_view.hpp>
+
 #include <tidemark/gpu/device.hpp>
 #include <tidemark/gpu/meter.hpp>
 #include <tidemark/gpu/pool.hpp>
