@@ -25,7 +25,7 @@ BINDINGS = {'tidemark/testing/doctest.hpp': 'doctest/doctest.h', 'tidemark/testi
             'tidemark/testing/catch2.hpp': 'catch2/catch.hpp', 'tidemark/bridge/benchmark.hpp': 'benchmark/benchmark.h',
             'tidemark/gpu/cuda_resource.hpp': 'cuda_runtime_api.h'}
 # What macros of the library expand to.
-HELPERS = re.compile(r'TIDEMARK_DETAIL_(JOIN|JOIN_AGAIN|CHECK\w*|LEAVE_TEST|MAKE_TEST_LEAKS|WARM_UP_GMOCK|CATCH2_LISTENER_NAME)$')
+HELPERS = re.compile(r'TIDEMARK_DETAIL_(JOIN|JOIN_AGAIN|CHECK\w*|LEAVE_TEST|MAKE_TEST_LEAKS|MAKE_TRACKED|WARM_UP_GMOCK|CATCH2_LISTENER_NAME)$')
 
 # Headers that declare what a hook defines.
 AFTER = ''.join(f'#if __has_include(<{i}>)\n#include <{i}>\n#endif\n'

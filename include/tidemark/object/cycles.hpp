@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,9 +34,9 @@ namespace tidemark {
 inline namespace v0 {
 
 struct cycle_options {
-  int tries = 3;  ///< readings that may disagree before the answer is "unstable"
-  std::size_t max_cycles = (std::numeric_limits<std::size_t>::max)();  ///< the ones that keep most
-  std::size_t max_objects = 1'000;                                     ///< listed of one cycle
+  int tries = 3;                      ///< readings that may disagree before the answer is "unstable"
+  std::size_t max_cycles = SIZE_MAX;  ///< the ones that keep most
+  std::size_t max_objects = 1'000;    ///< listed of one cycle
   std::size_t max_edges = 4'000;
 };
 
@@ -64,7 +63,7 @@ class retained_sums {
   }
 
   [[nodiscard]] found_cycle of(index component) {
-    found_cycle sum{component, (std::numeric_limits<std::uint64_t>::max)(), 0, 0};
+    found_cycle sum{component, UINT64_MAX, 0, 0};
     to_do_.assign(components_.begin(component), components_.end(component));
     for (const index i : to_do_) {
       sum.bytes += graph_.record(i).block_bytes;

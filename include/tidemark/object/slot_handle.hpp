@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -157,7 +156,7 @@ class slot_map {
     std::uint32_t place = 0;    // of the object; of a free slot, the next free one
     Generation generation = 0;  // odd: it has an object
   };
-  static constexpr std::uint32_t none = (std::numeric_limits<std::uint32_t>::max)();
+  static constexpr std::uint32_t none = UINT32_MAX;
 
   void add_slot() {
     if (slots_.size() == none) detail::raise_bad_alloc();

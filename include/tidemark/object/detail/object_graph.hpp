@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,7 +54,7 @@ class TIDEMARK_EXPORT search_turn {
 class object_graph {
  public:
   using index = std::uint32_t;
-  static constexpr index none = (std::numeric_limits<index>::max)();
+  static constexpr index none = UINT32_MAX;
 
   struct edge {
     index to;
