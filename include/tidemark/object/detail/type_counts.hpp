@@ -40,7 +40,7 @@ class TIDEMARK_EXPORT type_counts {
   // One number alone tells how many live, and what each addition returns is one of its values: the highest of these is the
   // peak. All are counters only.
   void add() noexcept {
-    if (TIDEMARK_UNLIKELY(total_.fetch_add(1, std::memory_order_relaxed) == 0)) enlist();
+    total_.fetch_add(1, std::memory_order_relaxed);
     const std::int64_t now = live_.fetch_add(1, std::memory_order_relaxed) + 1;
     std::int64_t highest = peak_.load(std::memory_order_relaxed);
     while (now > highest && !peak_.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
@@ -48,22 +48,18 @@ class TIDEMARK_EXPORT type_counts {
   }
   void remove() noexcept { live_.fetch_sub(1, std::memory_order_relaxed); }
 
-  void add(counted_place& p) noexcept {
-    add();
+  void list(counted_place& p) noexcept {
     const spin_guard held(lock_);
     p.older = newest_;
     if (newest_ != nullptr) newest_->newer = &p;
     newest_ = &p;
     ++placed_;
   }
-  void remove(counted_place& p) noexcept {
-    {
-      const spin_guard held(lock_);
-      (p.newer != nullptr ? p.newer->older : newest_) = p.older;
-      if (p.older != nullptr) p.older->newer = p.newer;
-      --placed_;
-    }
-    remove();
+  void unlist(counted_place& p) noexcept {
+    const spin_guard held(lock_);
+    (p.newer != nullptr ? p.newer->older : newest_) = p.older;
+    if (p.older != nullptr) p.older->newer = p.newer;
+    --placed_;
   }
 
   [[nodiscard]] std::string_view name() const noexcept { return name_; }
@@ -80,13 +76,14 @@ class TIDEMARK_EXPORT type_counts {
     f(newest_, static_cast<std::size_t>(placed_));
   }
 
+  /// Whether the registry has it. Relaxed: asked again there, under its lock.
+  [[nodiscard]] bool is_enlisted() const noexcept { return is_enlisted_.load(std::memory_order_relaxed); }
   /// From 0 in the order of the types' first objects.
   [[nodiscard]] std::size_t index() const noexcept { return index_; }
   [[nodiscard]] const type_counts* older() const noexcept { return older_; }
 
  private:
   friend class counted_types;
-  void enlist() noexcept;
 
   alignas(64) std::atomic<std::int64_t> live_{0};
   std::atomic<std::int64_t> peak_{0};
@@ -95,24 +92,27 @@ class TIDEMARK_EXPORT type_counts {
   counted_place* newest_ = nullptr;  // of the objects with a place
   std::int64_t placed_ = 0;
 
-  // Not written any more once it is listed.
+  // Not written any more once it is enlisted.
   alignas(64) std::string_view name_;
   std::int64_t object_bytes_;
   std::size_t index_ = 0;
   type_counts* older_ = nullptr;
+  std::atomic<bool> is_enlisted_{false};
 };
 
-/// Registry of the counted types of which there was an object.
+/// Registry of the counted types.
 class TIDEMARK_EXPORT counted_types {
  public:
   static constexpr std::uint64_t key = registry_key("counted types");
 
-  void add(type_counts& c) noexcept {
+  void enlist(type_counts& c) noexcept {
     const spin_guard held(lock_);
+    if (c.is_enlisted()) return;
     type_counts* const newest = newest_.own();
     c.older_ = newest;
     c.index_ = newest == nullptr ? 0 : newest->index_ + 1;
     newest_.store(&c);
+    c.is_enlisted_.store(true, std::memory_order_relaxed);  // a hint; under the lock a fact
   }
 
   /// The others follow by `older()`.
@@ -131,19 +131,24 @@ class TIDEMARK_EXPORT counted_types {
   published<type_counts> newest_;
 };
 
-TIDEMARK_COLD inline void type_counts::enlist() noexcept {
-  os::keep_this_loaded();  // it is listed for ever, and so is the name
-  if (counted_types* all = registry<counted_types>()) {
-    all->add(*this);
-  } else {
-    drop_record();
-  }
-}
-
 /// What counts the objects of `T`: one for all shared objects that see the same `T`, as of any inline variable.
 /// Not in core/ledger, since there is one for each type.
 template <class T>
 TIDEMARK_CONSTINIT TIDEMARK_EXPORT inline type_counts counts_of{type_name<T>(), sizeof(T)};
+
+// In the shared object that has the counts, which a function that is not of `T` might not be.
+template <class T>
+TIDEMARK_COLD void enlist() noexcept {
+  os::keep_loaded(&counts_of<T>);  // they are enlisted for ever, and so is the name
+  os::keep_loaded(counts_of<T>.name().data());
+  if (counted_types* all = registry<counted_types>()) all->enlist(counts_of<T>);  // or the next object does it
+}
+
+template <class T>
+void count_one_more() noexcept {
+  if (TIDEMARK_UNLIKELY(!counts_of<T>.is_enlisted())) enlist<T>();  // first: a fork child has it, or none of it
+  counts_of<T>.add();
+}
 
 }  // namespace detail
 }  // namespace v0
