@@ -213,6 +213,14 @@ TEST_CASE("types of the same name in two functions count apart") {
   CHECK(in_another() == 1);
 }
 
+TEST_CASE("a type that two threads begin at once has one row") {
+  struct twice : counted<twice> {};
+  const std::vector<twice> first(70'000);
+  tidemark::detail::find_registry<tidemark::detail::counted_types>()->enlist(tidemark::detail::counts_of<twice>);
+  CHECK(tidemark::live_types(2)[0].type == live_type_of<twice>().type);
+  CHECK(tidemark::live_types(2)[1].live < 70'000);
+}
+
 TEST_CASE("a row says the name and the bytes of the type") {
   const std::vector<nn::layer> layers(3);
   const live_type r = live_type_of<nn::layer>();

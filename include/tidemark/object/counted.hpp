@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How many objects of a type are alive, and which types grow: objgraph's show_most_common_types and show_growth for C++.
+// How many objects of a type are alive, and which types grow: objgraph's show_most_common_types and show_growth for
+// C++.
 //
 //   struct layer : tidemark::counted<layer> { ... };
 //   std::puts(tidemark::live_types().table().c_str());
@@ -42,9 +43,9 @@ class placed_instances;
 /// `counted<T, count_sites>`: each object knows where it was made.
 struct count_sites {};
 
-/// A base without a size of its own that counts the objects of `T`. Copies and moves count, assignments do not; an object
-/// whose own constructor throws was made and is gone. An object of a class derived from `T` is a `T`; it counts as what it
-/// is as well where that class has such a base too.
+/// A base without a size of its own that counts the objects of `T`. Copies and moves count, assignments do not; an
+/// object whose own constructor throws was made and is gone. An object of a class derived from `T` is a `T`; it counts
+/// as what it is as well where that class has such a base too.
 /// Threads: any; live, peak and total are exact, so that all who make objects of one type write one cache line.
 /// Cost: 17 ns for making and destroying one, 35 to 70 where two threads do nothing else (measured, g++ 12.2, x86-64).
 template <class T, class Sites = void>
@@ -60,10 +61,10 @@ class counted {
   ~counted() { detail::counts_of<T>.remove(); }
 };
 
-/// The same, and `live_instances<T>()` lists the objects. 56 bytes in each of them.
-/// The place is where the constructor of `T` stands, unless that hands on its caller's:
-/// `buffer(std::size_t n, location where = location::current()) : counted(where) {}`. A copy, and what was moved to, has the
-/// place of what it comes from, and the scope and the age of its own.
+/// The same, and `live_instances<T>()` lists the objects. 56 bytes in each of them. The place is where the constructor
+/// of `T` stands, unless that hands on its caller's: `buffer(std::size_t n, location where = location::current()) :
+/// counted(where) {}`. A copy, and what was moved to, has the place of what it comes from, and the scope and the age of
+/// its own.
 /// Cost: 60 ns for making and destroying one, 110 to 180 where two threads do nothing else (measured as above).
 template <class T>
 class counted<T, count_sites> {
@@ -245,8 +246,9 @@ class type_mark {
   return since.growth(limit, [](std::size_t, std::int64_t) {});
 }
 
-/// The same, and the mark rises to what is live now: the next call tells what grew beyond the highest count that any call
-/// before it saw, as each call of objgraph's show_growth does. Throws: `std::bad_alloc`, and the mark is as it was.
+/// The same, and the mark rises to what is live now: the next call tells what grew beyond the highest count that any
+/// call before it saw, as each call of objgraph's show_growth does. Throws: `std::bad_alloc`, and the mark is as it
+/// was.
 [[nodiscard]] inline counted_rows<grown_type> next_type_growth(type_mark& since, std::size_t limit = 20) {
   const quiet hidden;
   type_mark raised = since;

@@ -36,12 +36,14 @@ class value_room {
 
 inline namespace TIDEMARK_TAG {
 
-/// The heap bytes that a fresh copy of `value` needs, in requested sizes: what lies in it, at any depth. Not in it: `sizeof` the
-/// value, room to spare such as a vector's beyond its size, what it shares (the object behind a std::shared_ptr), and what
-/// its copying allocates on other threads or other than through the hook. 0 is a copy that needs no heap.
+/// The heap bytes that a fresh copy of `value` needs, in requested sizes: what lies in it, at any depth. Not in it:
+/// `sizeof` the value, room to spare such as a vector's beyond its size, what it shares (the object behind a
+/// std::shared_ptr), and what its copying allocates on other threads or other than through the hook. 0 is a copy that
+/// needs no heap.
 /// Absent without a hook, with `hook_reason()`, and on a thread that is ending.
-/// Threads: as copying the value. Allocates: the copy, in `quiet`: no scope, account or limit of the heap sees it. A domain
-/// that the value's own allocators feed does, and may refuse it. Throws: what the copy constructor throws, and `std::bad_alloc`.
+/// Threads: as copying the value. Allocates: the copy, in `quiet`: no scope, account or limit of the heap sees it. A
+/// domain that the value's own allocators feed does, and may refuse it. Throws: what the copy constructor throws, and
+/// `std::bad_alloc`.
 /// Cost: a copy of the value and its destruction.
 template <class T>
 [[nodiscard]] reading<std::int64_t> footprint_of(const T& value) {

@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/hash_index.hpp>
+#include <tidemark/core/detail/os_thread.hpp>
 #include <tidemark/object/detail/type_name.hpp>
 
 namespace tidemark {
@@ -111,8 +113,18 @@ inline constexpr bool is_range<
     true;
 template <class T>
 using reference_in = decltype(*std::begin(std::declval<const T&>()));
+/// What a range holds; where it gives proxies, as std::vector<bool> does, what it says that it holds.
+template <class T, class = void>
+struct range_element {
+  using type = std::remove_cv_t<std::remove_reference_t<reference_in<T>>>;
+};
 template <class T>
-using element_of = std::remove_cv_t<std::remove_reference_t<reference_in<T>>>;
+struct range_element<
+    T, std::enable_if_t<!std::is_lvalue_reference_v<reference_in<T>> && !std::is_void_v<typename T::value_type>>> {
+  using type = typename T::value_type;
+};
+template <class T>
+using element_of = typename range_element<T>::type;
 
 template <class T, class = void>
 inline constexpr bool is_tuple = false;
@@ -257,7 +269,7 @@ class edge_walk {
   edge_walk(const edge_walk&) = delete;
   edge_walk& operator=(const edge_walk&) = delete;
 
-  /// Every edge of an object, each once. Throws: what the type's `for_each_edge` throws; `std::bad_alloc`.
+  /// Every edge of an object. Throws: what the type's `for_each_edge` throws; `std::bad_alloc`.
   void run(const void* object, edge_function* edges, std::string_view type);
 
   [[nodiscard]] static std::uint64_t group_of(std::string_view type, std::string_view member) noexcept {
@@ -302,9 +314,15 @@ class edge_walk {
   void visit(std::string_view name, const Member& member, bool is_lasting) {
     member_ = name;
     group_ = 0;
-    is_lasting_ = is_lasting;
+    is_lasting_ = is_lasting && !is_local(&member);
     reach(member, edge_step{nullptr, name});
     if (!is_inside_part_) walk_parts();
+  }
+
+  /// Whether it lies in a frame between run() and here: a copy that a visitor made, where the next one makes another.
+  [[nodiscard]] TIDEMARK_NOINLINE bool is_local(const void* p) const noexcept {
+    const auto at = reinterpret_cast<std::uintptr_t>(p);
+    return at > os::stack_address() && at < outer_frame_;
   }
 
   template <class T>
@@ -372,7 +390,8 @@ class edge_walk {
   const edge_step* innermost_ = nullptr;
   bool has_names_;
   bool is_inside_part_ = false;
-  bool is_lasting_ = true;
+  bool is_lasting_ = true;  // what is visited lies where no other object's does
+  std::uintptr_t outer_frame_ = 0;
   std::vector<part> parts_;
   std::vector<std::string> prefixes_;  // of `parts_`, with names
 };
@@ -387,7 +406,7 @@ class edge_visitor {
  public:
   explicit edge_visitor(detail::edge_walk& walk) noexcept : walk_(&walk) {}
 
-  /// A member, as it lies in the object: one listed twice counts once.
+  /// A member, as it lies in the object; listed twice it is one reference.
   template <class Member>
   void operator()(std::string_view name, Member&& member) const {
     using type = std::remove_cv_t<std::remove_reference_t<Member>>;
@@ -445,6 +464,7 @@ inline void edge_walk::run(const void* object, edge_function* edges, std::string
   is_inside_part_ = false;
   parts_.clear();
   prefixes_.clear();
+  outer_frame_ = os::stack_address();
   edge_visitor visitor(*this);
   edges(object, visitor);
 }

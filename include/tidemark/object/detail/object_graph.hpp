@@ -3,7 +3,6 @@
 // alive for as long as the graph stands.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -86,7 +85,7 @@ class object_graph {
     do {
       if (try_take()) return nullptr;
     } while (--tries > 0);
-    return unstable;
+    return objects_.size() < none ? unstable : "there are more tracked objects than a search can number";
   }
 
   static constexpr const char* unstable =
@@ -176,24 +175,21 @@ class object_graph {
     bool (*wanted)(const void* context, index to) = nullptr;
     const void* wanted_context = nullptr;
 
+    std::vector<std::uintptr_t> places;  // where the shared_ptrs of `edges` lie; 0: temporary
+
     void read(const tracked_record& r) {
       edges.clear();
       names.clear();
-      places_.clear();
-      is_ascending_ = true;
-      if (r.edges == nullptr) return;
-      walk_.run(r.object, r.edges, r.type);
-      if (!is_ascending_ && has_repeated()) drop_repeated();
+      places.clear();
+      if (r.edges != nullptr) walk_.run(r.object, r.edges, r.type);
     }
 
    private:
     void take(const edge_walk& at, const edge_found& found) {
       const index to = graph_.find_owner(found.owner);
       if (to == none) return;
-      const auto place = reinterpret_cast<std::uintptr_t>(found.place);
-      is_ascending_ = is_ascending_ && (places_.empty() || places_.back() < place);
-      places_.push_back(place);
       edges.push_back({to, at.group()});
+      places.push_back(reinterpret_cast<std::uintptr_t>(found.place));
       if (!with_names_) return;
       names.emplace_back();
       if (!wanted(wanted_context, to)) return;
@@ -202,65 +198,48 @@ class object_graph {
       names.back().member = std::string(at.member());
     }
 
-    [[nodiscard]] bool has_repeated() const {
-      constexpr std::size_t few = 16;  // so many are compared sooner than sorted
-      std::vector<std::uintptr_t> sorted;
-      if (places_.size() > few) {
-        sorted = places_;
-        std::sort(sorted.begin(), sorted.end());
-        for (std::size_t e = 1; e < sorted.size(); ++e) {
-          if (sorted[e] != 0 && sorted[e] == sorted[e - 1]) return true;
-        }
-        return false;
-      }
-      for (std::size_t e = 1; e < places_.size(); ++e) {
-        for (std::size_t other = 0; other < e; ++other) {
-          if (places_[e] != 0 && places_[e] == places_[other]) return true;
-        }
-      }
-      return false;
-    }
-
-    /// One shared_ptr is one reference, however often it was told: a type may list a member that its base lists too.
-    void drop_repeated() {
-      std::vector<std::size_t> order(places_.size());
-      for (std::size_t e = 0; e < order.size(); ++e) order[e] = e;
-      std::sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
-        return places_[a] != places_[b] ? places_[a] < places_[b] : a < b;
-      });
-      std::vector<bool> is_repeated(order.size());
-      for (std::size_t k = 1; k < order.size(); ++k) {
-        is_repeated[order[k]] = places_[order[k]] != 0 && places_[order[k]] == places_[order[k - 1]];
-      }
-      std::size_t kept = 0;
-      for (std::size_t e = 0; e < is_repeated.size(); ++e) {
-        if (is_repeated[e]) continue;
-        edges[kept] = edges[e];
-        if (with_names_ && kept != e) names[kept] = std::move(names[e]);
-        ++kept;
-      }
-      edges.resize(kept);
-      if (with_names_) names.resize(kept);
-    }
-
     const object_graph& graph_;
     edge_walk walk_;
     bool with_names_;
-    std::vector<std::uintptr_t> places_;  // of the shared_ptrs; 0: temporary
-    bool is_ascending_ = true;            // so that none is there twice
+  };
+
+  /// Addresses, as many as it is made for.
+  class address_set {
+   public:
+    explicit address_set(std::size_t most) {
+      std::size_t count = 16;
+      for (; count < most * 2; count *= 2) --shift_;
+      places_.resize(count);
+    }
+    /// Whether it was not there. 0 never is.
+    [[nodiscard]] bool add(std::uintptr_t address) noexcept {
+      if (address == 0) return true;
+      auto i = static_cast<std::size_t>(hash_of(address) >> shift_);
+      for (; places_[i] != 0; i = (i + 1) & (places_.size() - 1)) {
+        if (places_[i] == address) return false;
+      }
+      places_[i] = address;
+      return true;
+    }
+
+   private:
+    int shift_ = 60;
+    std::vector<std::uintptr_t> places_;
   };
 
   [[nodiscard]] bool try_take() {
     objects_.clear();
     if (tracked_objects* const all = find_registry<tracked_objects>()) objects_ = all->hold_all();
-    if (objects_.size() >= none) raise_bad_alloc();
+    if (objects_.size() >= none) return false;
     index_owners();
     edges_.clear();
     first_edge_.assign(1, 0);
     edge_reader reader(*this);
+    std::vector<std::uintptr_t> places;
     for (index i = 0; i < size(); ++i) {
       reader.read(record(i));
       edges_.insert(edges_.end(), reader.edges.begin(), reader.edges.end());
+      places.insert(places.end(), reader.places.begin(), reader.places.end());
       first_edge_.push_back(edges_.size());
     }
     outside_.clear();
@@ -273,8 +252,11 @@ class object_graph {
     for (index i = 0; i < size(); ++i) {
       if (objects_[i].object.use_count() - 1 != outside_[i]) return false;
     }
-    for (const edge& e : edges_) {
-      if (--outside_[e.to] < 0) return false;
+    // One shared_ptr is one reference, however often it was told: a type may list a member that its base lists too, and two
+    // objects what lies in a third that they share.
+    address_set told(places.size());
+    for (std::size_t e = 0; e < places.size(); ++e) {
+      if (told.add(places[e]) && --outside_[edges_[e].to] < 0) return false;
     }
     return true;
   }
@@ -288,9 +270,11 @@ class object_graph {
     return true;
   }
 
+  [[nodiscard]] static std::uint64_t hash_of(std::uintptr_t address) noexcept {
+    return (address >> 3) * 0x9e37'79b9'7f4a'7c15U;
+  }
   [[nodiscard]] std::size_t place_of(const void* owner) const noexcept {
-    constexpr std::uint64_t factor = 0x9e37'79b9'7f4a'7c15U;
-    return static_cast<std::size_t>((reinterpret_cast<std::uintptr_t>(owner) >> 4) * factor >> shift_);
+    return static_cast<std::size_t>(hash_of(reinterpret_cast<std::uintptr_t>(owner)) >> shift_);
   }
   void index_owners() {
     std::size_t count = 16;

@@ -105,8 +105,9 @@ class TIDEMARK_EXPORT tracked_objects {
     count(s.living, r, 1);
   }
 
-  /// Its destructor has run: calls what waits for that, newest first.
-  void end(tracked_record& r) noexcept { expiries_.run(bury(r)); }
+  /// Its destructor has run: calls what waits for that, newest first. Never inlined: the frame of its caller is on the stack
+  /// once for each object of a chain of owners that ends.
+  TIDEMARK_NOINLINE void end(tracked_record& r) noexcept { expiries_.run(bury(r)); }
 
   /// Its block is given back, or was never used.
   void give_back(tracked_record& r) noexcept {

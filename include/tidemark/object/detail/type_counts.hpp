@@ -30,15 +30,15 @@ struct counted_place {
   counted_place* newer = nullptr;
 };
 
-/// The counts of one type, on a cache line of their own. One of them is there without any memory being asked for, so that
-/// no object is ever missed.
+/// The counts of one type, on a cache line of their own. One of them is there without any memory being asked for, so
+/// that no object is ever missed.
 class TIDEMARK_EXPORT type_counts {
  public:
   constexpr type_counts(std::string_view name, std::size_t object_bytes) noexcept
       : name_(name), object_bytes_(static_cast<std::int64_t>(object_bytes)) {}
 
-  // One number alone tells how many live, and what each addition returns is one of its values: the highest of these is the
-  // peak. All are counters only.
+  // One number alone tells how many live, and what each addition returns is one of its values: the highest of these is
+  // the peak. All are counters only.
   void add() noexcept {
     total_.fetch_add(1, std::memory_order_relaxed);
     const std::int64_t now = live_.fetch_add(1, std::memory_order_relaxed) + 1;

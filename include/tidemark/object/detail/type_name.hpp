@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a type is called, without RTTI: taken at compile time from what the compiler calls a function of it. g++ and clang
-// name the same type alike, but for lambdas, types local to a function, inline namespaces and pointers to const pointers.
+// What a type is called, without RTTI: taken at compile time from what the compiler calls a function of it. g++ and
+// clang name the same type alike, but for lambdas, types local to a function, inline namespaces and pointers to const
+// pointers.
 #pragma once
 
 #include <cstddef>
