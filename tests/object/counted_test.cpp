@@ -329,11 +329,11 @@ TEST_CASE("the tables") {
                     {nullptr, "serve/request\n", at(41), 10},
                     {nullptr, "", tidemark::location::current("model.cpp", 41, "serve"), 0}};
   CHECK(instances.table() ==
-        "live  scope           made at\n"
-        "   2  serve/request?  server.cpp:41\n"
-        "   1  none            server.cpp:7\n"
-        "   1  none            server.cpp:41\n"
-        "   1  none            model.cpp:41\n");
+        "live  scope            made at\n"
+        "   2  serve/request\\n  server.cpp:41\n"
+        "   1  none             server.cpp:7\n"
+        "   1  none             server.cpp:41\n"
+        "   1  none             model.cpp:41\n");
   CHECK(tidemark::counted_rows<live_type>().table() == "type  live  peak  total  bytes\n");
 }
 

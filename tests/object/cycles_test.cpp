@@ -638,7 +638,7 @@ TEST_CASE("a key of a map that holds control characters does not break a line") 
   k->table["a\nb\x1B[31m"] = make_tracked<node>();
   const auto found = who_holds(k->table.begin()->second);
   REQUIRE(found->chains.size() == 1);
-  CHECK(found->chains[0].text.find(".table[\"a?b?[31m\"] -> this") != std::string::npos);
+  CHECK(found->chains[0].text.find(".table[\"a\\nb\\x1b[31m\"] -> this") != std::string::npos);
 }
 
 // ---- random graphs ----

@@ -13,6 +13,7 @@
 
 #include <tidemark/config/config.hpp>
 #include <tidemark/core/detail/order.hpp>
+#include <tidemark/core/detail/table.hpp>
 #include <tidemark/core/domain.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
@@ -21,7 +22,6 @@
 #include <tidemark/gpu/device.hpp>
 #include <tidemark/gpu/pool.hpp>
 #include <tidemark/gpu/process.hpp>
-#include <tidemark/sink/detail/table.hpp>
 #include <tidemark/sys/allocator.hpp>
 #include <tidemark/sys/mappings.hpp>
 

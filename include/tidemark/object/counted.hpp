@@ -23,12 +23,13 @@
 #include <tidemark/core/detail/names.hpp>
 #include <tidemark/core/detail/order.hpp>
 #include <tidemark/core/detail/os_clock.hpp>
+#include <tidemark/core/detail/table.hpp>
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/location.hpp>
 #include <tidemark/core/path.hpp>
 #include <tidemark/core/sync.hpp>
-#include <tidemark/object/detail/columns.hpp>
 #include <tidemark/object/detail/open_path.hpp>
 #include <tidemark/object/detail/type_counts.hpp>
 
@@ -116,10 +117,9 @@ struct live_type {
   std::int64_t bytes = 0;   ///< `live` times the size of the type: what the objects allocated is not in it
 
   [[nodiscard]] static std::string table_of(const std::vector<live_type>& rows) {
-    detail::columns all("tnnnn", {"type", "live", "peak", "total", "bytes"});
+    detail::text_table all({{"type", false}, {"live", true}, {"peak", true}, {"total", true}, {"bytes", true}});
     for (const live_type& r : rows) {
-      all.add({std::string(r.type), detail::grouped_digits(std::to_string(r.live)),
-               detail::grouped_digits(std::to_string(r.peak)), detail::grouped_digits(std::to_string(r.total)),
+      all.add({detail::printable(r.type), detail::grouped(r.live), detail::grouped(r.peak), detail::grouped(r.total),
                format_bytes(r.bytes)});
     }
     return all.text();
@@ -134,10 +134,10 @@ struct grown_type {
   std::int64_t delta_bytes = 0;  ///< `delta` times the size of the type
 
   [[nodiscard]] static std::string table_of(const std::vector<grown_type>& rows) {
-    detail::columns all("tnnn", {"type", "delta", "live", "bytes"});
+    detail::text_table all({{"type", false}, {"delta", true}, {"live", true}, {"bytes", true}});
     for (const grown_type& r : rows) {
-      all.add({std::string(r.type), '+' + detail::grouped_digits(std::to_string(r.delta)),
-               detail::grouped_digits(std::to_string(r.live)), '+' + format_bytes(r.delta_bytes)});
+      all.add({detail::printable(r.type), '+' + detail::grouped(r.delta), detail::grouped(r.live),
+               '+' + format_bytes(r.delta_bytes)});
     }
     return all.text();
   }
@@ -340,11 +340,11 @@ inline std::string live_instance::table_of(const std::vector<live_instance>& row
     }
   }
   std::stable_sort(groups.begin(), groups.end(), [](const group& a, const group& b) { return a.count > b.count; });
-  detail::columns all("ntt", {"live", "scope", "made at"});
+  detail::text_table all({{"live", true}, {"scope", false}, {"made at", false}});
   for (const group& g : groups) {
     const live_instance& r = rows[g.first];
-    all.add({detail::grouped_digits(std::to_string(g.count)), r.path.empty() ? std::string("none") : r.path,
-             std::string(r.where.file_name()) + ':' + std::to_string(r.where.line())});
+    all.add({detail::grouped(g.count), r.path.empty() ? std::string("none") : detail::printable(r.path),
+             detail::printable(std::string(r.where.file_name()) + ':' + std::to_string(r.where.line()))});
   }
   return all.text();
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <tidemark/core/bytes.hpp>
-#include <tidemark/core/detail/os_message.hpp>
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/location.hpp>
 
 namespace tidemark {
@@ -88,14 +88,6 @@ struct holders {
 
 namespace detail {
 
-/// On one line of a terminal, whatever a map's key holds.
-[[nodiscard]] inline std::string on_one_line(std::string text) {
-  for (char& c : text) {
-    if (os::is_control(c)) c = '?';
-  }
-  return text;
-}
-
 /// "node #3".
 [[nodiscard]] inline std::string label_of(const object_info& o) { return o.type + " #" + std::to_string(o.id); }
 
@@ -151,7 +143,7 @@ inline std::string cycle::text() const {
     }
     text += weaken.size() == 1 ? " a std::weak_ptr." : " std::weak_ptr.";
   }
-  return detail::on_one_line(std::move(text));
+  return detail::printable(text);
 }
 
 inline std::string holders::text() const {
@@ -159,7 +151,7 @@ inline std::string holders::text() const {
   text += format_bytes(object.bytes);
   const std::string origin = detail::origin_of(object);
   if (!origin.empty()) text += ", " + origin;
-  text = detail::on_one_line(std::move(text));
+  text = detail::printable(text);
   if (chains.empty()) return text + "\n  held only by a cycle\n";
   text += '\n';
   for (const holding_chain& c : chains) text += "  " + c.text + '\n';

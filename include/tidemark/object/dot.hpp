@@ -15,6 +15,8 @@
 #include <vector>
 
 #include <tidemark/core/bytes.hpp>
+#include <tidemark/core/detail/os_message.hpp>
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/reading.hpp>
 #include <tidemark/object/cycle.hpp>
@@ -25,23 +27,9 @@ namespace tidemark {
 inline namespace v0 {
 namespace detail {
 
-/// How many bytes of `text` its first character has; 0 where that is no UTF-8, or what no XML file can hold, which a picture
-/// may become. Source: RFC 3629, section 4; XML 1.0, section 2.2.
-[[nodiscard]] inline std::size_t first_character(std::string_view text) noexcept {
-  const auto byte = [text](std::size_t i) -> unsigned {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return text.empty() ? 0 : 1;
-  const std::size_t size = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80) return 0;
-  }
-  const unsigned second = byte(1);
-  const bool is_overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool is_outside = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
-  const bool is_no_character = first == 0xEF && second == 0xBF && byte(2) > 0xBD;  // U+FFFE and U+FFFF
-  return is_overlong || is_outside || is_no_character ? 0 : size;
+/// No XML file can hold these, which a picture may become. Source: XML 1.0, section 2.2.
+[[nodiscard]] inline bool is_no_xml(std::string_view character) noexcept {
+  return character == "\xEF\xBF\xBE" || character == "\xEF\xBF\xBF";  // U+FFFE and U+FFFF
 }
 
 /// Adds a text to a label in double quotes. Graphviz reads backslashes and HTML entities in it, and wants UTF-8.
@@ -53,7 +41,8 @@ inline void append_dot(std::string& out, std::string_view text) {
       out += "...";
       return;
     }
-    n = first_character(text.substr(i));
+    n = utf8_length(text.substr(i));
+    if (is_no_xml(text.substr(i, n))) n = 0;
     const char c = text[i];
     if (c == '"' || c == '\\') {
       out += '\\';

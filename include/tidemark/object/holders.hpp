@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/reading.hpp>
 #include <tidemark/object/cycle.hpp>
@@ -79,7 +80,7 @@ class reversed_edges {
     chain.edges.resize(before + 1);  // others to the same object say no more
     chain.text += std::string(graph.record(way[k]).type) + '.' + chain.edges.back().name + " -> ";
   }
-  chain.text = on_one_line(chain.text + "this");
+  chain.text = printable(chain.text + "this");
   return true;
 }
 

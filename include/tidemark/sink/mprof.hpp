@@ -13,6 +13,7 @@
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/os_clock.hpp>
 #include <tidemark/core/detail/os_thread.hpp>
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/record.hpp>
@@ -20,7 +21,6 @@
 #include <tidemark/core/sync.hpp>
 #include <tidemark/sink/detail/decimal.hpp>
 #include <tidemark/sink/detail/line_output.hpp>
-#include <tidemark/sink/detail/text.hpp>
 #include <tidemark/sys/detail/rewrite.hpp>
 
 namespace tidemark {

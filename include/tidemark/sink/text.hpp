@@ -6,10 +6,10 @@
 #include <string>
 
 #include <tidemark/config/platform.hpp>
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/record.hpp>
 #include <tidemark/core/sink.hpp>
 #include <tidemark/sink/detail/line_output.hpp>
-#include <tidemark/sink/detail/text.hpp>
 
 namespace tidemark {
 inline namespace v0 {

@@ -15,10 +15,10 @@
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/bytes.hpp>
 #include <tidemark/core/detail/raise.hpp>
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/location.hpp>
 #include <tidemark/core/usage.hpp>
-#include <tidemark/sink/detail/text.hpp>
 #include <tidemark/sys/detail/rewrite.hpp>
 #include <tidemark/sys/file.hpp>
 #include <tidemark/testing/detail/baseline_file.hpp>

@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include <tidemark/core/detail/os_message.hpp>
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
-#include <tidemark/sink/detail/text.hpp>
 #include <tidemark/sys/file.hpp>
 
 namespace tidemark {

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/reading.hpp>
 #include <tidemark/core/usage.hpp>
-#include <tidemark/sink/detail/text.hpp>
 
 namespace tidemark {
 inline namespace v0 {

@@ -11,10 +11,10 @@
 #include <tidemark/config/config.hpp>
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/detail/os_message.hpp>
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/gate.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/sync.hpp>
-#include <tidemark/sink/detail/text.hpp>
 #include <tidemark/sys/file.hpp>
 
 namespace tidemark {

@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <utility>
 
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/reading.hpp>
 #include <tidemark/sink/detail/decimal.hpp>
-#include <tidemark/sink/detail/text.hpp>
 
 namespace tidemark {
 inline namespace v0 {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/reading.hpp>
 #include <tidemark/core/record.hpp>
-#include <tidemark/sink/detail/text.hpp>
 
 namespace tidemark {
 inline namespace v0 {
@@ -37,12 +37,6 @@ template <class Named>
     if (n.name == name) return &n;
   }
   return nullptr;
-}
-
-[[nodiscard]] inline std::string printable(std::string_view name) {
-  std::string out;
-  append_printable(out, name);
-  return out;
 }
 
 /// How a name is written. Names that differ in bad bytes alone may become the same.

@@ -15,12 +15,12 @@
 #include <tidemark/config/platform.hpp>
 #include <tidemark/core/bytes.hpp>
 #include <tidemark/core/detail/os_clock.hpp>
+#include <tidemark/core/detail/table.hpp>
+#include <tidemark/core/detail/text.hpp>
 #include <tidemark/core/domain.hpp>
 #include <tidemark/core/ledger.hpp>
 #include <tidemark/core/path.hpp>
 #include <tidemark/core/record.hpp>
-#include <tidemark/sink/detail/table.hpp>
-#include <tidemark/sink/detail/text.hpp>
 
 namespace tidemark {
 inline namespace v0 {

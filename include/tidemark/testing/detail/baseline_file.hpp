@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include <tidemark/sink/detail/text.hpp>
+#include <tidemark/core/detail/text.hpp>
 
 namespace tidemark {
 inline namespace v0 {

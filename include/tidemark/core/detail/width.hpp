@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <tidemark/sink/detail/text.hpp>
+#include <tidemark/core/detail/text.hpp>
 
 namespace tidemark {
 inline namespace v0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The columns of whole texts. width_check.py compares each code point with another table.
-#include <tidemark/sink/detail/width.hpp>
+#include <tidemark/core/detail/width.hpp>
 
 #include <cstddef>
 #include <string>

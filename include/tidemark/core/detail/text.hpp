@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Text as the sinks write it: numbers, and names that may hold any bytes.
+// Text for people and files: numbers, and names that may hold any bytes.
 #pragma once
 
 #include <cstddef>
@@ -91,6 +91,12 @@ inline void append_printable(std::string& out, std::string_view text) {
         }
       },
       true);
+}
+
+[[nodiscard]] inline std::string printable(std::string_view text) {
+  std::string out;
+  append_printable(out, text);
+  return out;
 }
 
 inline void append_integer(std::string& out, std::int64_t n) { out += std::to_string(n); }

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/sink/detail/text.hpp>
-#include <tidemark/sink/detail/width.hpp>
+#include <tidemark/core/detail/text.hpp>
+#include <tidemark/core/detail/width.hpp>
 
 namespace tidemark {
 inline namespace v0 {
@@ -52,6 +52,11 @@ class text_table {
   void add(row cells) { rows_.push_back(std::move(cells)); }
   [[nodiscard]] bool is_empty() const noexcept { return rows_.empty(); }
 
+  [[nodiscard]] std::string text() const {
+    std::string all;
+    append_to(all);
+    return all;
+  }
   void append_to(std::string& out) const {
     std::vector<std::size_t> widths;
     for (const column& c : columns_) widths.push_back(display_width(c.title));

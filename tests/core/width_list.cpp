@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-#include <tidemark/sink/detail/width.hpp>
+#include <tidemark/core/detail/width.hpp>
 
 int main() {
   for (unsigned c = 0; c < 0x110000; ++c) {
