@@ -30,10 +30,10 @@ std::int64_t heap_bytes() { return tidemark::thread_usage().value().live_bytes; 
 struct part {
   int p = 1;
 };
-struct session : part {
-  explicit session(bool checks = true) : source(this, checks) {}
+struct connection : part {
+  explicit connection(bool checks = true) : source(this, checks) {}
   std::string name = "a name that is too long for the short string optimisation";
-  weak_source<session> source;  // last
+  weak_source<connection> source;  // last
 };
 
 /// Looks at itself through a view while its members end.
@@ -66,12 +66,12 @@ std::pair<int, std::string> end_of_child(F f) {
 
 }  // namespace
 
-static_assert(sizeof(weak_view<session>) == 16);
+static_assert(sizeof(weak_view<connection>) == 16);
 
 TEST_CASE("a view sees its object until that ends") {
-  auto s = std::make_unique<session>();
-  const weak_view<session> v = s->source.view();
-  const weak_view<session> copy = v;
+  auto s = std::make_unique<connection>();
+  const weak_view<connection> v = s->source.view();
+  const weak_view<connection> copy = v;
   CHECK((v.get() == s.get()));
   CHECK(v.maybe_valid());
   CHECK_FALSE(v.was_invalidated());
@@ -84,15 +84,15 @@ TEST_CASE("a view sees its object until that ends") {
 }
 
 TEST_CASE("a null view is not one that was invalidated") {
-  weak_view<session> v;
+  weak_view<connection> v;
   CHECK(v.is_null());
   CHECK((v.get() == nullptr));
   CHECK_FALSE(v.maybe_valid());
   CHECK_FALSE(v.was_invalidated());
-  session s;
+  connection s;
   v = s.source.view();
   CHECK_FALSE(v.is_null());
-  weak_view<session> moved = std::move(v);
+  weak_view<connection> moved = std::move(v);
   CHECK(v.is_null());  // NOLINT: what a move leaves is documented
   CHECK((moved.get() == &s));
   moved = {};
@@ -100,10 +100,10 @@ TEST_CASE("a null view is not one that was invalidated") {
 }
 
 TEST_CASE("invalidate_all() ends the views made so far, not those made later") {
-  session s;
-  const weak_view<session> before = s.source.view();
+  connection s;
+  const weak_view<connection> before = s.source.view();
   s.source.invalidate_all();
-  const weak_view<session> after = s.source.view();
+  const weak_view<connection> after = s.source.view();
   CHECK(before.was_invalidated());
   CHECK((after.get() == &s));
   s.source.invalidate_all();
@@ -122,7 +122,7 @@ TEST_CASE("while the members of an object end, no view sees it") {
 }
 
 TEST_CASE("a view converts to a view of a base") {
-  session s;
+  connection s;
   const weak_view<part> v = s.source.view();
   CHECK((v.get() == &s));
   s.source.invalidate_all();
@@ -131,8 +131,8 @@ TEST_CASE("a view converts to a view of a base") {
 
 TEST_CASE("the flag is the library's memory, made with the first view, and goes with the last of all") {
   const auto own = [] { return static_cast<std::int64_t>(tidemark::self().own_bytes); };
-  auto s = std::make_unique<session>();
-  std::vector<weak_view<session>> views(100);
+  auto s = std::make_unique<connection>();
+  std::vector<weak_view<connection>> views(100);
   const std::int64_t bytes = heap_bytes();
   const std::int64_t before = own();
   views[0] = s->source.view();
@@ -156,14 +156,14 @@ TEST_CASE("the flag is the library's memory, made with the first view, and goes 
 }
 
 TEST_CASE("views are copied and ended on other threads, which may ask whether they are valid") {
-  auto s = std::make_unique<session>();
+  auto s = std::make_unique<connection>();
   std::atomic<int> started{0};
   std::vector<std::thread> all;
   for (int t = 0; t < 4; ++t) {
     all.emplace_back([&started, v = s->source.view()] {
       ++started;
       while (v.maybe_valid()) {
-        const weak_view<session> copy = v;
+        const weak_view<connection> copy = v;
         if (copy.is_null()) std::abort();
       }
       if (!v.was_invalidated()) std::abort();
@@ -175,26 +175,26 @@ TEST_CASE("views are copied and ended on other threads, which may ask whether th
 }
 
 TEST_CASE("a source without the check leaves the thread to its users") {
-  session s(false);
-  const weak_view<session> v = s.source.view();
+  connection s(false);
+  const weak_view<connection> v = s.source.view();
   std::thread other([&] { CHECK((v.get() == &s)); });
   other.join();
 }
 
 #if TIDEMARK_HAS_POSIX()
 TEST_CASE("with the check, get() on another thread ends the program and says why") {
-  session s;
-  const weak_view<session> v = s.source.view();
+  connection s;
+  const weak_view<connection> v = s.source.view();
   const auto [signal, text] = end_of_child([&v] { std::thread([&v] { static_cast<void>(v.get()); }).join(); });
   CHECK(signal == SIGABRT);
   CHECK(text.find("weak_view::get was called on another thread") != std::string::npos);
 }
 
 TEST_CASE("with the check, view() on another thread, and an end there while views are left, end the program") {
-  session s;
+  connection s;
   CHECK(end_of_child([&s] { std::thread([&s] { static_cast<void>(s.source.view()); }).join(); }).first == SIGABRT);
 
-  auto unseen = std::make_unique<session>();
+  auto unseen = std::make_unique<connection>();
   CHECK(end_of_child([&unseen] { std::thread([&unseen] { unseen.reset(); }).join(); }).first == 0);
   static_cast<void>(unseen->source.view());  // ended at once
   CHECK(end_of_child([&unseen] { std::thread([&unseen] { unseen.reset(); }).join(); }).first == 0);

@@ -190,8 +190,7 @@ class weak_value_map {
       if (outcome == is_recursive) {
         detail::raise_logic_error(
             "tidemark::weak_value_map::get_or_create: the factory of a key asked for that same key, so it would wait "
-            "for "
-            "itself; make the inner object without the map");
+            "for itself; make the inner object without the map");
       }
       if (outcome == is_absent) {
         fresh = std::make_unique<node>(hash, key);

@@ -2,12 +2,12 @@
 // Weak pointers to an object that no std::shared_ptr holds, for the thread that the object belongs to. The source is the
 // object's last member, so that it ends first and no view finds a half-destroyed object.
 //
-//   class session {
-//     tidemark::weak_view<session> view() const { return source_.view(); }
+//   class connection {
+//     tidemark::weak_view<connection> view() const { return source_.view(); }
 //     ...
-//     tidemark::weak_source<session> source_{this};   // last
+//     tidemark::weak_source<connection> source_{this};   // last
 //   };
-//   if (session* s = view.get()) s->reply();
+//   if (connection* c = view.get()) c->reply();
 #pragma once
 
 #include <atomic>
