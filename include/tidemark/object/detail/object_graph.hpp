@@ -177,11 +177,15 @@ class object_graph {
 
     std::vector<std::uintptr_t> places;  // where the shared_ptrs of `edges` lie; 0: temporary
 
+    /// After those of the objects before.
+    void append(const tracked_record& r) {
+      if (r.edges != nullptr) walk_.run(r.object, r.edges, r.type);
+    }
     void read(const tracked_record& r) {
       edges.clear();
       names.clear();
       places.clear();
-      if (r.edges != nullptr) walk_.run(r.object, r.edges, r.type);
+      append(r);
     }
 
    private:
@@ -232,16 +236,14 @@ class object_graph {
     if (tracked_objects* const all = find_registry<tracked_objects>()) objects_ = all->hold_all();
     if (objects_.size() >= none) return false;
     index_owners();
-    edges_.clear();
     first_edge_.assign(1, 0);
     edge_reader reader(*this);
-    std::vector<std::uintptr_t> places;
     for (index i = 0; i < size(); ++i) {
-      reader.read(record(i));
-      edges_.insert(edges_.end(), reader.edges.begin(), reader.edges.end());
-      places.insert(places.end(), reader.places.begin(), reader.places.end());
-      first_edge_.push_back(edges_.size());
+      reader.append(record(i));
+      first_edge_.push_back(reader.edges.size());
     }
+    edges_ = std::move(reader.edges);
+    const std::vector<std::uintptr_t> places = std::move(reader.places);
     outside_.clear();
     for (const held_object& o : objects_) outside_.push_back(o.object.use_count() - 1);
     // The other way round, so that what moves from one to the next with the visits is not met at the same places again.
