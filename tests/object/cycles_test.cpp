@@ -272,6 +272,21 @@ TEST_CASE("what only a cycle keeps alive is retained by it, and is no part of it
         std::string::npos);
 }
 
+TEST_CASE("the cycle that keeps most comes first, however old the others are") {
+  cleared_at_end all;
+  for (const unsigned kept : {1U, 3U, 2U}) {
+    const auto n = all.make();
+    n->next = n;
+    while (n->children.size() < kept) n->children.push_back(all.make());
+  }
+  const auto found = find_cycles();
+  REQUIRE(found->size() == 3);
+  const std::int64_t each = found->at(0).objects[0].bytes;
+  CHECK(found->at(0).retained_bytes == 4 * each);
+  CHECK(found->at(1).retained_bytes == 3 * each);
+  CHECK(found->at(2).retained_bytes == 2 * each);
+}
+
 TEST_CASE("the scope path open at an object's creation is told, and file and line where they are noted") {
   cleared_at_end all;
   {

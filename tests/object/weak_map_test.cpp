@@ -142,6 +142,7 @@ TEST_CASE("what is put while a factory runs wins, what is erased meanwhile comes
     return std::make_shared<int>(2);
   });
   CHECK((got == put));
+  CHECK((map.find(1) == put));
 
   const auto again = map.get_or_create(2, [&map] {
     CHECK_FALSE(map.erase(2));

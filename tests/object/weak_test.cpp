@@ -200,6 +200,20 @@ TEST_CASE("what is made in a constructor is younger than what makes it") {
 }
 
 #if TIDEMARK_HAS_EXCEPTIONS()
+TEST_CASE("of many objects each is found by its own pointer, also where others have gone") {
+  constexpr std::size_t count = 20'000;
+  std::vector<std::shared_ptr<int>> all;
+  const std::uint64_t before = tracked_weak<int>(make_tracked<int>(0)).id();
+  for (std::size_t i = 0; i < count; ++i) all.push_back(make_tracked<int>(static_cast<int>(i)));
+  for (std::size_t i = 0; i < count; i += 3) all[i].reset();
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t expected = all[i] == nullptr ? 0 : before + 1 + i;
+    if (tracked_weak<int>(all[i]).id() != expected) ++wrong;
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("a shared_ptr of another origin is refused with a text that says what to do") {
   const auto plain = std::make_shared<int>(1);
   CHECK_THROWS_WITH_AS(static_cast<void>(tracked_weak<int>(plain)), doctest::Contains("tidemark::make_tracked"),

@@ -148,6 +148,23 @@ TEST_CASE("a cancel that races with the end prevents the call, or returns after 
   MESSAGE("prevented ", prevented, ", called ", called);
 }
 
+TEST_CASE("cancel() returns after the call that runs") {
+  auto p = make_tracked<int>(1);
+  std::atomic<bool> runs{false}, is_being_cancelled{false}, is_over{false};
+  expiry_token token = on_expire(tracked_weak<int>(p), [&] {
+    runs = true;
+    while (!is_being_cancelled) std::this_thread::yield();
+    for (int turn = 0; turn < 10'000; ++turn) std::this_thread::yield();  // the other is inside of cancel() by now
+    is_over = true;
+  });
+  std::thread last([&] { p.reset(); });
+  while (!runs) std::this_thread::yield();
+  is_being_cancelled = true;
+  CHECK_FALSE(token.cancel());
+  CHECK(is_over);
+  last.join();
+}
+
 TEST_CASE("two threads that cancel the same callback: one prevents it") {
   std::shared_ptr<int> owner;
   expiry_token token;

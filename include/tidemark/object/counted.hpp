@@ -48,7 +48,7 @@ struct count_sites {};
 /// object whose own constructor throws was made and is gone. An object of a class derived from `T` is a `T`; it counts
 /// as what it is as well where that class has such a base too.
 /// Threads: any; live, peak and total are exact, so that all who make objects of one type write one cache line.
-/// Cost: 17 ns for making and destroying one, 35 to 70 where two threads do nothing else (measured, g++ 12.2, x86-64).
+/// Cost: 16 ns for making and destroying one, 60 where two threads do nothing else (measured, g++ 12.2, x86-64).
 template <class T, class Sites = void>
 class counted {
   static_assert(std::is_void_v<Sites>, "tidemark: the second argument of counted<> is count_sites, or left out");
@@ -66,7 +66,7 @@ class counted {
 /// of `T` stands, unless that hands on its caller's: `buffer(std::size_t n, location where = location::current()) :
 /// counted(where) {}`. A copy, and what was moved to, has the place of what it comes from, and the scope and the age of
 /// its own.
-/// Cost: 60 ns for making and destroying one, 110 to 180 where two threads do nothing else (measured as above).
+/// Cost: 50 ns for making and destroying one, 130 where two threads do nothing else (measured as above).
 template <class T>
 class counted<T, count_sites> {
  public:

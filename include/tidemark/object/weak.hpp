@@ -36,7 +36,7 @@ inline namespace TIDEMARK_ERROR_TAG {
 /// As std::make_shared: one block, std::enable_shared_from_this works, aliases and pointers to bases are the same object.
 /// Its memory is the user's and counts; what is known of it is not.
 /// Throws: what the constructor throws, `std::bad_alloc`. Threads: any.
-/// Cost: over std::make_shared, 32 bytes and some 500 instructions in an object's life; up to 180 bytes of library memory, which
+/// Cost: over std::make_shared, 32 bytes and some 500 instructions in an object's life; 170 to 190 bytes of library memory, which
 /// serve other objects later.
 template <class T, class... Args>
 [[nodiscard]] std::shared_ptr<T> make_tracked(Args&&... args) {
